@@ -1,0 +1,73 @@
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+STEP := scripts/step
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+
+# An environment that was copied or moved points at another tree: make it again.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+.PHONY: help setup java demo test verify lint format types imports bench docs pins clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) java ## make .venv with everything in it, and look for Java
+
+$(STAMP): pyproject.toml constraints.txt
+	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ]; then \
+		python=$$(scripts/find_python) && $(STEP) "making $(VENV)" "$$python" -m venv --clear $(VENV); \
+	fi
+	@$(STEP) "updating pip" $(BIN)/python -m pip install -c constraints.txt --upgrade pip
+	@$(STEP) "installing holons and its dependencies (Spark alone is 450 MB)" \
+		$(BIN)/python -m pip install -c constraints.txt --build-constraint constraints.txt --editable '.[spark,dev]'
+	@printf '%s\n' '$(CURDIR)' >$@
+
+java:
+	@scripts/check_java
+
+demo: setup ## run the main job end to end
+	@$(BIN)/holons demo
+
+test: lint types imports java ## lint, types, import contracts, tests and doctests
+	@echo "==> tests"
+	@$(PYTEST)
+
+verify: lint types imports java ## as test, but long: more examples, slow tests too
+	@echo "==> tests, the long way"
+	@HOLONS_VERIFY=1 HYPOTHESIS_PROFILE=thorough $(PYTEST)
+
+lint: $(STAMP) ## ruff: rules and formatting
+	@$(STEP) "lint" $(BIN)/ruff check .
+	@$(STEP) "format" $(BIN)/ruff format --check --diff .
+
+format: $(STAMP) ## let ruff format the code and fix what it can
+	@$(BIN)/ruff check --fix-only -q .
+	@$(BIN)/ruff format .
+
+types: $(STAMP) ## mypy, strictly
+	@$(STEP) "types" $(BIN)/mypy
+
+imports: $(STAMP) ## the rooms: who may import whom
+	@$(STEP) "imports" $(BIN)/lint-imports
+
+bench: setup ## how fast the kernels fold
+	@$(BIN)/holons bench kernels
+
+docs: $(STAMP) java ## run the code in README.md and docs/
+	@$(BIN)/pytest -q tests/docs
+
+pins: ## resolve all dependencies anew and write constraints.txt
+	@$(STEP) "resolving" scripts/pin_constraints
+
+clean: ## remove .venv, caches and what builds and runs left behind
+	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache metastore_db spark-warehouse
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,42 @@
+"""The only place that touches time and randomness, so that the simulator can take its place.
+
+Everything that waits, measures or draws lots takes a `Clock`; nothing else in Holons imports `time` or `random`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time and randomness as a node sees them."""
+
+    def now_s(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def sleep_s(self, seconds: float) -> None:
+        """Let that much time pass."""
+        ...
+
+    def random(self) -> random.Random:
+        """This clock's source of randomness."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time and randomness."""
+
+    def __init__(self) -> None:
+        self._random = random.Random()  # noqa: S311 - for backing off, not for secrets
+
+    def now_s(self) -> float:
+        return time.perf_counter()
+
+    def sleep_s(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def random(self) -> random.Random:
+        return self._random

@@ -1,0 +1,158 @@
+"""Canonical bytes: equal values give equal bytes, and nothing is ever unpickled.
+
+Seals are compared byte by byte (invariant: one-value), and checkpoints are read back by other processes, so the
+encoding must be a function of the value alone: maps and sets are sorted by their encoded members, NaN has one bit
+pattern, -0.0 is 0.0, arrays are little-endian and contiguous.
+
+>>> encode({"b": 1, "a": (2.0, None)}) == encode({"a": (2.0, None), "b": 1})
+True
+>>> decode(encode({"a": (2.0, None)}))
+{'a': (2.0, None)}
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from holons.errors import CodecError
+
+_TUPLE: Final = 1
+_SET: Final = 2
+_FROZENSET: Final = 3
+_MAP: Final = 4
+_ARRAY: Final = 5
+_STRINGS: Final = 6
+_OBJECTS: Final = 7
+_BIG_INT: Final = 8
+_DATETIME: Final = 9
+
+_PLAIN_DTYPES: Final = frozenset("?bBhHiIlLqQfd")
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(value: object) -> bytes:
+    """The canonical bytes of `value`: None, bool, int, float, str, bytes, datetime, list, tuple, set, dict, NumPy array."""
+    return _encoder.encode(_prepare(value))
+
+
+def decode(data: bytes | memoryview) -> Any:  # noqa: ANN401 - the value is whatever was encoded
+    """The value that `encode` was given; arrays come back read-only."""
+    try:
+        return _decoder.decode(data)
+    except CodecError:
+        raise
+    except (msgspec.DecodeError, ValueError, TypeError, EOFError) as error:
+        raise CodecError(
+            f"these {len(data)} bytes are not a value of ours: {error}",
+            hint="the data is damaged, or was written by something else",
+        ) from error
+
+
+def _prepare(value: object) -> object:
+    """`value` in terms of what MessagePack knows, in a canonical form."""
+    kind = type(value)
+    if value is None or kind in (bool, str, bytes):
+        return value
+    if kind is int:
+        return value if -(2**63) <= value < 2**64 else _extension(_BIG_INT, str(value))  # type: ignore[operator]
+    if kind is float:
+        return _canonical_float(value)  # type: ignore[arg-type]
+    preparer = _PREPARERS.get(kind)
+    if preparer is not None:
+        return preparer(value)
+    if isinstance(value, np.generic):
+        return _prepare(value.item())
+    if isinstance(value, tuple):  # named tuples travel as tuples
+        return _extension(_TUPLE, [_prepare(item) for item in value])
+    raise CodecError(
+        f"a {kind.__name__} has no canonical bytes",
+        hint="use None, bool, int, float, str, bytes, datetime, list, tuple, set, dict or a NumPy array",
+    )
+
+
+def _canonical_float(value: float) -> float:
+    if value != value:
+        return float("nan")
+    return value + 0.0  # -0.0 + 0.0 is 0.0
+
+
+def _extension(code: int, body: object) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(code, _encoder.encode(body))
+
+
+def _prepare_map(value: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
+    pairs = sorted(((encode(key), _prepare(item)) for key, item in value.items()), key=lambda pair: pair[0])
+    return _extension(_MAP, [[msgspec.Raw(key), item] for key, item in pairs])
+
+
+def _prepare_set(code: int) -> Callable[[Any], msgspec.msgpack.Ext]:
+    return lambda value: _extension(code, [msgspec.Raw(item) for item in sorted(encode(item) for item in value)])
+
+
+def _prepare_array(array: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
+    if isinstance(array.dtype, np.dtypes.StringDType):
+        return _extension(_STRINGS, array.tolist())
+    if array.dtype.kind == "O":
+        return _extension(_OBJECTS, [_prepare(item) for item in array.tolist()])
+    if array.dtype.char not in _PLAIN_DTYPES:
+        raise CodecError(f"an array of {array.dtype} has no canonical bytes", hint="use integers, floats, bools or strings")
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), np.nan, array + 0.0)
+    body = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return _extension(_ARRAY, [body.dtype.str, list(body.shape), body.tobytes()])
+
+
+def _prepare_datetime(value: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
+    return _extension(_DATETIME, value.isoformat())
+
+
+_PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
+    tuple: lambda value: _extension(_TUPLE, [_prepare(item) for item in value]),
+    list: lambda value: [_prepare(item) for item in value],
+    dict: _prepare_map,
+    set: _prepare_set(_SET),
+    frozenset: _prepare_set(_FROZENSET),
+    np.ndarray: _prepare_array,
+    datetime.datetime: _prepare_datetime,
+}
+
+
+def _restore(code: int, body: memoryview) -> object:
+    inner = _decoder.decode(body)
+    if code == _TUPLE:
+        return tuple(inner)
+    if code == _SET:
+        return set(inner)
+    if code == _FROZENSET:
+        return frozenset(inner)
+    if code == _MAP:
+        return {key: item for key, item in inner}
+    if code == _ARRAY:
+        dtype, shape, data = inner
+        return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape)
+    if code == _STRINGS:
+        return np.array(inner, dtype=np.dtypes.StringDType())
+    if code == _OBJECTS:
+        return object_array(inner)
+    if code == _BIG_INT:
+        return int(inner)
+    if code == _DATETIME:
+        return datetime.datetime.fromisoformat(inner)
+    raise CodecError(f"unknown extension {code}", hint="the data was written by a newer version")
+
+
+def object_array(items: list[object]) -> np.ndarray:
+    """A one-dimensional array of Python objects, whatever they are (NumPy would unpack tuples and arrays)."""
+    array = np.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        array[index] = item
+    return array
+
+
+_decoder = msgspec.msgpack.Decoder(ext_hook=_restore)

@@ -1,0 +1,41 @@
+"""Bounded inputs, as users have them: tables, or lists of batches and marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import polars as pl
+import pyarrow as pa
+
+from holons.streams import Log, MemoryLog
+from holons.windows import END, Mark
+
+Piece: TypeAlias = pl.DataFrame | pa.Table | pa.RecordBatch | Mark
+PartitionRows: TypeAlias = Piece | Sequence[Piece]
+"""One partition, whole."""
+
+
+def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
+    """A partition as record batches and marks, ended by the mark at infinity."""
+    for piece in rows if isinstance(rows, list | tuple) else [rows]:
+        if isinstance(piece, Mark | pa.RecordBatch):
+            yield piece
+        else:
+            table = piece.to_arrow() if isinstance(piece, pl.DataFrame) else piece
+            yield from table.to_batches()
+    yield END
+
+
+def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, Log]:
+    """Memory logs that hold the given streams."""
+    logs: dict[str, Log] = {}
+    for name, partitions in streams.items():
+        log = logs[name] = MemoryLog(len(partitions))
+        for number, rows in enumerate(partitions):
+            for piece in pieces(rows):
+                if isinstance(piece, Mark):
+                    log.mark(number, piece.ts)
+                else:
+                    log.append(number, piece)
+    return logs

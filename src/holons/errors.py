@@ -1,0 +1,115 @@
+"""Every error that Holons raises, in one tree.
+
+An error says what happened, where, and what to do next (`hint`). Each is also the builtin error that a Python
+programmer would expect, so `except ValueError` works as usual. The exceptions are `InvariantBroken` and its kin:
+they mean that a promise of the system is void, so `except Exception` in a user's program does not swallow them.
+"""
+
+from __future__ import annotations
+
+
+class HolonsError(BaseException):
+    """The root of the tree. Catch this to catch everything that Holons raises."""
+
+    def __init__(self, message: str, *, hint: str = "", **where: object) -> None:
+        self.message = message
+        self.hint = hint
+        self.where = {name: value for name, value in where.items() if value is not None}
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{name} {value}" for name, value in self.where.items())
+        text = f"{self.message} ({place})" if place else self.message
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.where)
+
+
+def _rebuild(kind: type[HolonsError], message: str, hint: str, where: dict[str, object]) -> HolonsError:
+    return kind(message, hint=hint, **where)
+
+
+# --- what a user hands us -------------------------------------------------------------------------------------------
+
+
+class BadElement(HolonsError, TypeError):
+    """An element that this aggregate cannot take."""
+
+
+class BadDuration(HolonsError, ValueError):
+    """A duration that is not positive, or cannot be read."""
+
+
+class BadWindow(HolonsError, ValueError):
+    """A window specification that makes no sense."""
+
+
+class BadProgram(HolonsError, TypeError):
+    """A program that cannot be laid out: handles, stages or methods that do not fit together."""
+
+
+class BadInput(HolonsError, ValueError):
+    """An input batch whose columns are not what the job was told."""
+
+
+class UnpicklableProgram(HolonsError, TypeError):
+    """A program that cannot travel to another process."""
+
+
+class JavaMissing(HolonsError, RuntimeError):
+    """Spark needs Java, and there is none, or an old one."""
+
+
+class CodecError(HolonsError, ValueError):
+    """A value without canonical bytes, or bytes that are not ours."""
+
+
+# --- what a program does while it runs ------------------------------------------------------------------------------
+
+
+class WrongScope(HolonsError, RuntimeError):
+    """A handle used where its state is not defined (invariant: scoped state)."""
+
+
+class InsertBelowWatermark(HolonsError, ValueError):
+    """An insert into time that this partition has already sealed."""
+
+
+class UnknownWindow(HolonsError, LookupError):
+    """A window that the handle's specification never produces."""
+
+
+class WindowNotCompleted(HolonsError, LookupError):
+    """A safe read of a window that some partition has not sealed (invariant: complete-before-read)."""
+
+
+class WindowTrimmed(HolonsError, LookupError):
+    """A read of a window older than the handle keeps (invariant: trim only what nobody needs)."""
+
+
+class AwaitWouldDeadlock(HolonsError, RuntimeError):
+    """An await of a window that this very partition has not sealed: it would wait for itself."""
+
+
+class IntegerOverflow(HolonsError, OverflowError):
+    """A sum that no longer fits into 64 bits. Nothing ever wraps around silently."""
+
+
+class ProgramFailed(HolonsError, RuntimeError):
+    """The user's code raised. Says where; the cause is chained."""
+
+
+# --- promises that no longer hold: not caught by `except Exception` -------------------------------------------------
+
+
+class InvariantBroken(HolonsError):
+    """One of the named invariants does not hold. A bug in Holons, or damaged data."""
+
+
+class NondeterministicProgram(HolonsError):
+    """Two runs of one partition disagree (invariant: one-value). The program is not a function of its input."""
+
+
+class LawBroken(HolonsError, AssertionError):
+    """An aggregate or lattice that breaks a law of its kind."""

@@ -1,0 +1,38 @@
+"""Programs: what users write, and how one partition of it runs.
+
+Read `program.py` and `handles.py` (what users see), then `process.py` and `emission.py` (what happens).
+"""
+
+from holons.program.events import Event, Events, Times
+from holons.program.handles import WCRDT, Local, Nested, Scope, WLocal
+from holons.program.job import Input, Job, job
+from holons.program.layout import Callback, Layout, bind, layout_of
+from holons.program.outputs import Collected, Output, canonical, collect
+from holons.program.program import Program, on_window
+from holons.program.run import PartitionRun, Records
+
+__all__ = [
+    "WCRDT",
+    "Callback",
+    "Collected",
+    "Event",
+    "Events",
+    "Input",
+    "Job",
+    "Layout",
+    "Local",
+    "Nested",
+    "Output",
+    "PartitionRun",
+    "Program",
+    "Records",
+    "Scope",
+    "Times",
+    "WLocal",
+    "bind",
+    "canonical",
+    "collect",
+    "job",
+    "layout_of",
+    "on_window",
+]

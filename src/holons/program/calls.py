@@ -1,0 +1,338 @@
+"""One call of the user's `process`: what it may do, and what it did, until it returns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from holons.algebra import IntArray, Origin, Rows
+from holons.algebra.rows import prepare
+from holons.errors import (
+    AwaitWouldDeadlock,
+    BadElement,
+    BadProgram,
+    HolonsError,
+    InsertBelowWatermark,
+    ProgramFailed,
+    WindowTrimmed,
+    WrongScope,
+)
+from holons.program.events import Events, Times
+from holons.program.handles import LocalScope
+from holons.program.layout import Layout
+from holons.program.outputs import RESERVED, tables
+from holons.wcrdt import Handle, Replica
+from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Session, Window, instant_text
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A window that a parked call waits for."""
+
+    index: int
+    window: Window
+
+
+class Completed(Awaitable[Any]):
+    """What `handle.completed(window)` gives: awaiting it parks the call until the window is completed."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+
+    def __await__(self) -> Generator[Wanted, Any, Any]:
+        return (yield self._wanted)
+
+
+class Call:
+    """The effects of one call, held back until it returns."""
+
+    def __init__(
+        self,
+        events: Events,
+        before: Callable[[], IntArray],
+        values: dict[str, Any],
+        watermark: int,
+        by_hand: int,
+    ) -> None:
+        self.events = events
+        self.watermark = watermark
+        self.row: int | None = None
+        self.locals: dict[str, Any] = {}
+        self.awaited: set[Wanted] = set()
+        self._values = values
+        self._before = before
+        self._by_hand = by_hand
+        self._inserts: list[tuple[int, Rows, bool]] = []
+        self._singles: dict[int, list[tuple[object, int, int]]] = {}
+        self._advances: list[tuple[IntArray, IntArray]] = []
+        self._outputs: dict[str, list[tuple[IntArray, pl.DataFrame]]] = {}
+        self._output_rows: dict[str, list[dict[str, object]]] = {}
+
+    def insert(self, index: int, element: object, ts: Times | int) -> None:
+        if isinstance(ts, Times):
+            self._check_origin(ts.origin)
+            self._inserts.append((index, prepare(element, ts.micros, ts.origin), ts.own))
+        else:
+            self._singles.setdefault(index, []).append((element, ts, self._current_row("insert")))
+
+    def advance(self, ts: Times | int) -> None:
+        if isinstance(ts, Times):
+            self._check_origin(ts.origin)
+            self._advances.append((self._positions(ts.origin), ts.micros))
+        else:
+            row = self._current_row("advance")
+            self._advances.append((np.array([row], dtype=np.int64), np.array([ts], dtype=np.int64)))
+
+    def output(self, rows: object, channel: str) -> None:
+        if channel in RESERVED:
+            raise WrongScope(f"channel {channel!r} belongs to the runtime", hint="choose another name")
+        if isinstance(rows, Events):
+            self._check_origin(rows.ts.origin)
+            self._outputs.setdefault(channel, []).append((rows.ts.origin.offsets(), rows.frame))
+        elif isinstance(rows, dict):
+            self._current_row("output of a dict")
+            self._output_rows.setdefault(channel, []).append(rows)
+        else:
+            raise BadElement(
+                f"output takes events, not a {type(rows).__name__}",
+                hint="select from the events you were given: self.output(bids.select(...)); a dict in `each`",
+            )
+
+    def _current_row(self, what: str) -> int:
+        if self.row is None:
+            raise WrongScope(
+                f"{what} with a single time in `process`: a batch has no time of its own",
+                hint="pass a column, one value per row: `events.ts`; single values are for `each` and `on_window`",
+            )
+        return self.row
+
+    def _check_origin(self, origin: Origin) -> None:
+        ours = self.events.ts.origin
+        if (origin.partition, origin.base) != (ours.partition, ours.base):
+            raise WrongScope("rows of another batch", hint="use the events that this call was given; keep values in h.Local")
+
+    def _positions(self, origin: Origin) -> IntArray:
+        """Where rows stand in this call's events."""
+        return np.searchsorted(self.events.ts.origin.offsets(), origin.offsets())
+
+    def local(self, name: str) -> Any:  # noqa: ANN401
+        if name not in self.locals:
+            self.locals[name] = copy.deepcopy(self._values[name])
+        return self.locals[name]
+
+    # --- once the call has returned ---------------------------------------------------------------------------------
+
+    def checked_inserts(self, layout: Layout) -> Iterator[tuple[int, Rows]]:
+        """All inserts, each checked against the watermark at its own row's position."""
+        for index, singles in self._singles.items():
+            elements, times, rows = zip(*singles, strict=True)
+            chosen = np.array(rows, dtype=np.int64)
+            origin = self.events.ts.origin.take(chosen)
+            self._inserts.append((index, prepare(_columns(elements), np.array(times, dtype=np.int64), origin), False))
+        for index, rows, own in self._inserts:
+            if rows.count and (not own or self._advances or self._by_hand > BEGINNING):
+                self._check_times(layout.handles[index], rows)
+            yield index, rows
+
+    def _check_times(self, handle: Handle, rows: Rows) -> None:
+        if int(rows.ts.max()) >= TIME_LIMIT or int(rows.ts.min()) <= -TIME_LIMIT:
+            raise BadElement(f"{handle.name}: an insert at a time out of range", hint="times are microseconds since 1970")
+        watermarks = np.maximum(self._before(), self._by_hand_before())[self._positions(rows.origin)]
+        below = np.flatnonzero(rows.ts < watermarks)
+        if len(below):
+            row = int(below[0])
+            raise InsertBelowWatermark(
+                f"{handle.name}: insert at {instant_text(int(rows.ts[row]))}, below the watermark "
+                f"{instant_text(int(watermarks[row]))}",
+                hint="insert at the event's own time, advance less, or allow more disorder",
+                offset=int(rows.origin.offsets()[row]),
+            )
+
+    def _by_hand_before(self) -> IntArray:
+        """The watermark set by hand, before each row."""
+        steps = np.full(len(self.events) + 1, self._by_hand, dtype=np.int64)
+        for positions, times in self._advances:
+            np.maximum.at(steps, positions + 1, times)
+        return np.maximum.accumulate(steps)[:-1]
+
+    def advanced_to(self) -> int:
+        """The watermark set by hand, after this call."""
+        return max([self._by_hand, *(int(times.max()) for _, times in self._advances if len(times))])
+
+    def ordered_outputs(self) -> Iterator[tuple[str, list[pa.Table]]]:
+        """What the call put out, by channel, in the order of the rows that it came from."""
+        for channel, parts in self._outputs.items():
+            frames = [frame for _, frame in parts]
+            if any(frame.schema != frames[0].schema for frame in frames):
+                raise BadProgram(
+                    f"channel {channel!r} was given rows of different columns or types",
+                    hint="select the same columns each time, or use a channel for each",
+                )
+            merged = pl.concat(frames)
+            if len(parts) > 1:
+                order = np.argsort(np.concatenate([offsets for offsets, _ in parts]), kind="stable")
+                merged = merged[order]
+            yield channel, tables([merged])
+        for channel, rows in self._output_rows.items():
+            yield channel, tables(rows)
+
+
+class ProcessScope:
+    """What handles may do in `process`: insert, advance, output, await."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.call: Call | None = None
+        self.replica: Replica | None = None
+
+    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+        index, described = self._handle(handle)
+        if described.stage:
+            raise WrongScope(
+                f"{handle} is fed by on_window (stage {described.stage}), not by process",
+                hint=f"insert into {handle} in on_window, or declare it without stage=",
+            )
+        self._call().insert(index, keyed_element(described, element, key), ts)
+
+    def advance(self, handle: str, ts: Times | int) -> None:
+        if self._layout.asynchronous and not self._layout.row_by_row:
+            raise WrongScope(
+                "advance in an async process: the seals would fall into the middle of the call",
+                hint="use `async def each`, or a plain process",
+            )
+        if self._handle(handle)[1].stage:
+            raise WrongScope(f"{handle} belongs to a later stage, whose clock follows on_window")
+        self._call().advance(ts)
+
+    def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        index, _ = self._handle(handle)
+        if Wanted(index, window) not in self._call().awaited:
+            raise WrongScope(
+                f"{handle}[{window}] in process: what it gives would depend on timing",
+                hint="read it in on_window, or `await handle.completed(window)` in an async process",
+            )
+        return self._value(Wanted(index, window))
+
+    def completed(self, handle: str, window: Window) -> Awaitable[Any]:
+        if not self._layout.asynchronous:
+            raise WrongScope("`completed` in a plain process", hint="write `async def process`, and await it")
+        index, described = self._handle(handle)
+        check_awaitable(self._layout, described, window, self._call().watermark)
+        return Completed(Wanted(index, window))
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        index, described = self._handle(handle)
+        described.fixed.check(window)
+        if not described.shared:
+            raise WrongScope(f"{handle} is a WLocal: it is read in on_window")
+        assert self.replica is not None
+        return self._value(Wanted(index, window)) if self.replica.completed(index, window) else None
+
+    def watermark(self, handle: str) -> int:
+        assert self.replica is not None
+        return self.replica.watermark(self._handle(handle)[1].stage)
+
+    def local(self, name: str, scope: LocalScope) -> Any:  # noqa: ANN401
+        self._check_local(name, scope)
+        return self._call().local(name)
+
+    def set_local(self, name: str, scope: LocalScope, value: object) -> None:
+        self._check_local(name, scope)
+        self._call().locals[name] = value
+
+    def output(self, rows: object, channel: str) -> None:
+        self._call().output(rows, channel)
+
+    def ready(self, wanted: Wanted) -> bool:
+        """Whether a parked call may go on."""
+        assert self.replica is not None
+        return self.replica.completed(wanted.index, wanted.window)
+
+    def granted(self, wanted: Wanted) -> Any:  # noqa: ANN401
+        """The value that a parked call waited for."""
+        self._call().awaited.add(wanted)
+        return self._value(wanted)
+
+    def _value(self, wanted: Wanted) -> Any:  # noqa: ANN401
+        assert self.replica is not None
+        return self.replica.value(wanted.index, wanted.window)
+
+    def _call(self) -> Call:
+        if self.call is None:
+            raise WrongScope("a handle of `process` was used after its call returned", hint="do not keep handles around")
+        return self.call
+
+    def _handle(self, name: str) -> tuple[int, Handle]:
+        index = self._layout.indices[name]
+        return index, self._layout.handles[index]
+
+    def _check_local(self, name: str, scope: LocalScope) -> None:
+        if scope != "process":
+            raise WrongScope(
+                f"{name} is a Local of on_window, used in process: their relative timing is not deterministic",
+                hint=f'declare a second one for process: {name} = h.Local(..., scope="process")',
+            )
+
+
+def check_awaitable(layout: Layout, handle: Handle, window: Window, watermark: int) -> None:
+    """An await is legal exactly if this partition has sealed the window itself, for every cut of its log."""
+    if not handle.shared or not isinstance(handle.window, FixedSpec):
+        kind = "a session" if isinstance(handle.window, Session) else "a WLocal"
+        raise WrongScope(f"{handle.name} is {kind}, which cannot be awaited", hint="read it in on_window")
+    handle.fixed.check(window)
+    reached = layout.reach(handle.stage, watermark)
+    if window.end > reached:
+        raise AwaitWouldDeadlock(
+            f"await of {handle.name} {window} at watermark {instant_text(watermark)}: this partition has not sealed it, "
+            "so it would wait for itself",
+            hint="await an earlier window: `handle.window.before(window)` for the one before an event's own",
+        )
+    check_kept(handle, window, reached)
+
+
+def check_kept(handle: Handle, window: Window, reached: int) -> None:
+    """Reads older than `keep` always raise, trimmed or not, so that trimming is never visible as timing."""
+    if window.end < reached - handle.keep_us:
+        raise WindowTrimmed(
+            f"{handle.name} {window} is older than the handle keeps",
+            hint='keep more: h.WCRDT(..., keep="1h")',
+        )
+
+
+def keyed_element(handle: Handle, element: object, key: object) -> object:
+    """Session handles take a key beside the element; without one there is a single session at a time."""
+    if isinstance(handle.window, Session):
+        return (0 if key is None else key), element
+    if key is not None:
+        raise BadElement(
+            f"{handle.name} was given a key, but has no session windows",
+            hint="for values by key use h.MergeMap(...) and insert((key, element), ts)",
+        )
+    return element
+
+
+def failed(error: BaseException, **where: object) -> BaseException:
+    """What a user's error becomes: says where it happened. Our own errors only learn the place."""
+    if isinstance(error, HolonsError):
+        for name, value in where.items():
+            error.where.setdefault(name, value)
+        return error
+    if not isinstance(error, Exception):
+        return error
+    return ProgramFailed(f"the program raised {type(error).__name__}: {error}", **where)
+
+
+def _columns(elements: tuple[object, ...]) -> object:
+    """Single elements as columns: a list of tuples becomes a tuple of lists."""
+    first = elements[0]
+    if isinstance(first, tuple):
+        return tuple(_columns(part) for part in zip(*elements, strict=True))  # type: ignore[arg-type]
+    if isinstance(first, dict):
+        return {name: _columns(tuple(element[name] for element in elements)) for name in first}  # type: ignore[index]
+    return pl.Series(list(elements), strict=False)

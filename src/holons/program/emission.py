@@ -1,0 +1,292 @@
+"""The window part of a partition: completed windows in, `on_window` outputs and later stages' contributions out.
+
+Windows are called in the order (end, start, key) over all callbacks of a stage, up to what the replica has completed;
+so what `on_window` sees, and in which order, does not depend on when the deltas came.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable
+from typing import Any
+
+import numpy as np
+
+from holons import codec
+from holons.algebra import Keyed, Origin, State
+from holons.algebra.rows import element_length, prepare
+from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
+from holons.program.calls import check_kept, failed, keyed_element
+from holons.program.events import Times
+from holons.program.handles import LocalScope
+from holons.program.job import Job
+from holons.program.layout import Callback, Layout, at_path, bind
+from holons.program.outputs import Output, number, tables
+from holons.program.process import initial_locals, seal_up_to
+from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
+from holons.windows import BEGINNING, FixedSpec, Session, Window, instant_text
+
+Cursor = tuple[int, int, tuple[int, int | str], int]
+"""The last window that was emitted: (end, start, key, callback)."""
+
+_NOTHING_EMITTED: Cursor = (BEGINNING, BEGINNING, (0, 0), -1)
+
+
+class WindowPart:
+    """One partition's calls of `on_window`."""
+
+    def __init__(self, job: Job, partition: int, partitions: int, resume: bytes | None = None) -> None:
+        self.layout = job.layout
+        self.partition = partition
+        self.outputs: list[Output] = []
+        self.deltas: list[Delta] = []
+        later = range(1, self.layout.stages)
+        self.cursors: list[Cursor] = [_NOTHING_EMITTED] * self.layout.stages
+        self.emitted_to = [BEGINNING] * self.layout.stages
+        self.sealed_to = [BEGINNING] * self.layout.stages
+        self.locals = initial_locals(job, "window")
+        self.local_stages: dict[str, int] = {}
+        self.ordinals: dict[str, int] = {}
+        handles = self.layout.handles
+        self.local_panes = {i: SealedPanes(h) for i, h in enumerate(handles) if h.stage and not h.shared}
+        held: list[Any] = [{}, [None] * self.layout.stages, {}]
+        if resume is not None:
+            plain, held = codec.decode(resume)
+            cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain
+            self.cursors = [tuple(cursor) for cursor in cursors]
+        for index, panes in held[0].items():
+            self.local_panes[index].restore(panes)
+        self.contributions = {
+            stage: Contributions(handles, self.layout.stage_handles(stage), held[1][stage]) for stage in later
+        }
+        sessions = {c.handles[0] for c in self.layout.callbacks if isinstance(c.window, Session)}
+        self.sessions = {index: Sessions(handles[index], held[2].get(index)) for index in sorted(sessions)}
+        self._scope = WindowScope(self, partitions)
+        self._program = bind(job.program, self._scope)
+
+    def work(self, replica: Replica, process_panes: dict[int, SealedPanes], sealed: int, calls: int = 1024) -> bool:
+        """Makes up to so many calls for windows that are complete; says whether anything happened.
+
+        `sealed` is how far this partition's own process part has sealed: its WLocal values are there up to then.
+        """
+        self._scope.replica, self._scope.panes = replica, process_panes | self.local_panes
+        happened = False
+        for stage in range(self.layout.stages):
+            limit = self._limit(stage, replica, sealed)
+            while calls > 0:
+                found = self._next(stage, replica, limit)
+                if found is None:
+                    break
+                self._call(*found)
+                calls -= 1
+                happened = True
+            else:
+                return happened
+            happened |= self._move_on(stage, limit)
+        return happened
+
+    def _limit(self, stage: int, replica: Replica, sealed: int) -> int:
+        limit = replica.watermark(stage)
+        for handle in self.layout.handles:
+            if not handle.shared and handle.stage <= stage:
+                limit = min(limit, self.sealed_to[handle.stage] if handle.stage else sealed)
+        return self.layout.emission_limit(stage, limit)
+
+    def _next(self, stage: int, replica: Replica, limit: int) -> tuple[Callback, Window, Cursor] | None:
+        """The next window of a stage, over all its callbacks."""
+        cursor = self.cursors[stage]
+        best: tuple[Callback, Window, Cursor] | None = None
+        for number_, callback in enumerate(self.layout.callbacks):
+            if callback.stage != stage:
+                continue
+            window = self._candidate(callback, number_, replica, cursor, limit)
+            if window is None or window.end > limit:
+                continue
+            order: Cursor = (*window.order(), number_)
+            if best is None or order < best[2]:
+                best = callback, window, order
+        return best
+
+    def _candidate(
+        self, callback: Callback, number_: int, replica: Replica, cursor: Cursor, limit: int
+    ) -> Window | None:
+        if isinstance(callback.window, Session):
+            sessions = self.sessions[callback.handles[0]]
+            sessions.stitch(replica.panes[callback.handles[0]], limit)
+            return sessions.next_closed()
+        spec = callback.window
+        assert isinstance(spec, FixedSpec)
+        windows = []
+        for index in callback.handles:
+            present = replica.panes[index].present
+            window = spec.next_window(cursor[0] - 1 if cursor[0] > BEGINNING else BEGINNING, present)
+            if window is not None and (*window.order(), number_) <= cursor:
+                window = spec.next_window(cursor[0], present)
+            if window is not None:
+                windows.append(window)
+        return min(windows, default=None)
+
+    def _call(self, callback: Callback, window: Window, cursor: Cursor) -> None:
+        session = self.sessions[callback.handles[0]].take() if isinstance(callback.window, Session) else None
+        if not callback.once or self.partition == 0:
+            self._scope.begin(callback, window, session)
+            try:
+                rows = getattr(at_path(self._program, callback.path), callback.method)(window)
+                made = tables(rows if rows is not None else ())
+            except BaseException as error:
+                raise failed(error, partition=self.partition, window=window) from error
+            finally:
+                self._scope.end()
+            self.outputs += number(callback.channel, self.partition, self.ordinals, made)
+        self.cursors[callback.stage] = cursor
+
+    def _move_on(self, stage: int, limit: int) -> bool:
+        """All windows up to `limit` are emitted: the next stage's clock follows."""
+        if limit <= self.emitted_to[stage]:
+            return False
+        self.emitted_to[stage] = limit
+        later = stage + 1
+        if later >= self.layout.stages:
+            return True
+        end = self.layout.boundary(later, self.layout.boundary(stage, limit))
+        if end > self.sealed_to[later]:
+            seals = seal_up_to(self.contributions[later], end, self.local_panes)
+            self.deltas.append(Delta(later, self.partition, self.sealed_to[later], end, seals))
+            self.sealed_to[later] = end
+        return True
+
+    def snapshot(self) -> bytes:
+        """The resume state, between any two calls. Nothing may wait to be sent."""
+        if self.deltas or self.outputs:
+            raise InvariantBroken("covering checkpoints: outputs and deltas are written before the record", hint="drain first")
+        plain = (self.cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals)
+        held = (
+            {index: panes.snapshot() for index, panes in self.local_panes.items()},
+            [None, *(self.contributions[stage].snapshot() for stage in range(1, self.layout.stages))],
+            {index: sessions.snapshot() for index, sessions in self.sessions.items()},
+        )
+        return codec.encode((plain, held))
+
+
+class WindowScope:
+    """What handles may do in `on_window`: read completed windows, and feed the next stage."""
+
+    def __init__(self, part: WindowPart, partitions: int) -> None:
+        self._part = part
+        self._layout: Layout = part.layout
+        self._partitions = partitions
+        self._callback: Callback | None = None
+        self._window: Window | None = None
+        self._session: State | None = None
+        self.replica: Replica | None = None
+        self.panes: dict[int, SealedPanes] = {}
+
+    def begin(self, callback: Callback, window: Window, session: State | None) -> None:
+        """A call begins."""
+        self._callback, self._window, self._session = callback, window, session
+
+    def end(self) -> None:
+        """The call is over."""
+        self._callback = self._window = self._session = None
+
+    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+        index, described = self._handle(handle)
+        callback, window = self._now()
+        if described.stage != callback.stage + 1:
+            raise WrongScope(
+                f"{handle} belongs to stage {described.stage}, and {callback.method} feeds stage {callback.stage + 1}",
+                hint=f"insert it in process, or declare {handle} with stage={callback.stage + 1}",
+            )
+        if isinstance(ts, Times):
+            raise WrongScope("rows of a batch in on_window", hint="insert at the window's own time: insert(x, window)")
+        floor = self._layout.floor_for(callback.stage, window.end)
+        if ts < floor:
+            raise InsertBelowWatermark(
+                f"{handle}: insert at {instant_text(ts)}, below {instant_text(floor)}, in on_window of {window}",
+                hint="insert at the window itself: insert(x, window)",
+            )
+        element = keyed_element(described, element, key)
+        count = element_length(element)
+        times = np.full(1 if count is None else count, ts, dtype=np.int64)
+        origin = Origin(self._part.partition, window.end, len(times), np.zeros(len(times), dtype=np.int64))
+        self._part.contributions[described.stage].insert(index, prepare(element, times, origin))
+
+    def advance(self, handle: str, ts: Times | int) -> None:
+        raise WrongScope(f"{handle}.advance in on_window", hint="a later stage's clock follows on_window by itself")
+
+    def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        index, described = self._handle(handle)
+        callback, now = self._now()
+        if isinstance(described.window, Session):
+            if window != now or index not in callback.handles or self._session is None:
+                raise WrongScope(f"{handle}[{window}]: a session is read in its own on_window", hint="use the window given")
+            return self._placed(described.aggregate.value(self._session))
+        if described.stage > callback.stage:
+            raise WrongScope(f"{handle} belongs to a later stage", hint=f"read it in the on_window of {handle}")
+        described.fixed.check(window)
+        if window.end > now.end:
+            raise WrongScope(
+                f"{handle}[{window}] in on_window of {now}: it may not be completed",
+                hint="read windows that end at or before the one you were given",
+            )
+        check_kept(described, window, now.end)
+        return self._placed(self._value(index, window))
+
+    def _value(self, index: int, window: Window) -> Any:  # noqa: ANN401
+        handle = self._layout.handles[index]
+        if handle.shared:
+            assert self.replica is not None
+            return self.replica.value(index, window)
+        if self._now()[0].once:
+            raise WrongScope(
+                f"{handle.name} is a WLocal, but only one partition runs this on_window",
+                hint='use a WCRDT, or emit = "each"',
+            )
+        return handle.aggregate.value(self.panes[index].state(window))
+
+    def _placed(self, value: Any) -> Any:  # noqa: ANN401
+        """Keyed values learn which partition reads them, for `share()`."""
+        return value.placed(self._part.partition, self._partitions) if isinstance(value, Keyed) else value
+
+    def completed(self, handle: str, window: Window) -> Awaitable[Any]:
+        raise WrongScope(f"await of {handle} in on_window", hint=f"read it directly: self.{handle}[window]")
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        index, described = self._handle(handle)
+        described.fixed.check(window)
+        assert self.replica is not None
+        return self._placed(self._value(index, window)) if self.replica.completed(index, window) else None
+
+    def watermark(self, handle: str) -> int:
+        assert self.replica is not None
+        return self.replica.watermark(self._handle(handle)[1].stage)
+
+    def local(self, name: str, scope: LocalScope) -> Any:  # noqa: ANN401
+        self._check_local(name, scope)
+        return self._part.locals[name]
+
+    def set_local(self, name: str, scope: LocalScope, value: object) -> None:
+        self._check_local(name, scope)
+        self._part.locals[name] = copy.deepcopy(value)
+
+    def output(self, rows: object, channel: str) -> None:
+        raise WrongScope("output in on_window", hint="yield the rows: what on_window yields is its channel's output")
+
+    def _now(self) -> tuple[Callback, Window]:
+        if self._callback is None or self._window is None:
+            raise WrongScope("a handle of `on_window` was used after its call returned", hint="do not keep handles around")
+        return self._callback, self._window
+
+    def _handle(self, name: str) -> tuple[int, Handle]:
+        index = self._layout.indices[name]
+        return index, self._layout.handles[index]
+
+    def _check_local(self, name: str, scope: LocalScope) -> None:
+        if scope != "window":
+            raise WrongScope(
+                f"{name} is a Local of process, used in on_window: their relative timing is not deterministic",
+                hint=f'declare one for on_window: {name} = h.Local(..., scope="window")',
+            )
+        stage = self._part.local_stages.setdefault(name, self._now()[0].stage)
+        if stage != self._now()[0].stage:
+            raise WrongScope(f"{name} is used in two stages, whose relative timing is not deterministic", hint="use two")

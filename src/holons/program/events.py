@@ -1,0 +1,190 @@
+"""A batch of one partition as a program sees it: columns, times, and where every row came from.
+
+Whatever a program derives from events keeps the rows' origins, so that what it inserts and outputs has a place in the
+log and not only in a batch (invariant: batch-blind).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from holons.algebra import IntArray, Origin
+from holons.errors import BadElement, BadInput
+from holons.windows import Duration, FixedSpec, Instant, Window, instant, micros
+
+if TYPE_CHECKING:
+    from holons.program.handles import WindowedHandle
+
+Mask = npt.NDArray[np.bool_] | pl.Series | pl.Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """One time per row, in microseconds, with the rows' origins. `ts + "5s"` shifts; comparisons give masks."""
+
+    micros: IntArray
+    origin: Origin
+    own: bool = False
+    """Whether these are the events' own times, which are never below the watermark."""
+
+    def __len__(self) -> int:
+        return len(self.micros)
+
+    def __add__(self, duration: Duration) -> Times:
+        return replace(self, micros=self.micros + micros(duration, zero_allowed=True), own=False)
+
+    def __sub__(self, duration: Duration) -> Times:
+        return replace(self, micros=self.micros - micros(duration, zero_allowed=True), own=False)
+
+    def __lt__(self, when: Instant) -> npt.NDArray[np.bool_]:
+        return self.micros < instant(when)
+
+    def __le__(self, when: Instant) -> npt.NDArray[np.bool_]:
+        return self.micros <= instant(when)
+
+    def __gt__(self, when: Instant) -> npt.NDArray[np.bool_]:
+        return self.micros > instant(when)
+
+    def __ge__(self, when: Instant) -> npt.NDArray[np.bool_]:
+        return self.micros >= instant(when)
+
+    def take(self, chosen: npt.NDArray[np.generic]) -> Times:
+        """Some of the rows, by mask or by position."""
+        return Times(self.micros[chosen], self.origin.take(chosen), self.own)
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Rows of one partition of one stream: `events["price"]` is a polars column, `events.ts` the event times."""
+
+    frame: pl.DataFrame
+    ts: Times
+    stream: str = ""
+
+    @property
+    def partition(self) -> int:
+        """The job's partition that these rows belong to."""
+        return self.ts.origin.partition
+
+    @property
+    def columns(self) -> list[str]:
+        return self.frame.columns
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def __getitem__(self, name: str) -> pl.Series:
+        try:
+            return self.frame[name]
+        except pl.exceptions.ColumnNotFoundError:
+            raise BadInput(
+                f"stream {self.stream!r} has no column {name!r}", hint=f"it has {', '.join(self.columns)}"
+            ) from None
+
+    def where(self, mask: Mask) -> Events:
+        """The rows for which `mask` is true; null counts as false."""
+        if isinstance(mask, pl.Expr):
+            mask = self.frame.select(mask).to_series()
+        if isinstance(mask, pl.Series):
+            if mask.dtype != pl.Boolean:
+                raise BadElement(f"`where` takes a boolean column, not {mask.dtype}", hint='e.g. events["kind"] == "bid"')
+            mask = mask.fill_null(False).to_numpy()
+        if len(mask) != len(self):
+            raise BadElement(f"a mask of {len(mask)} for {len(self)} rows", hint="derive it from these very events")
+        return self if bool(mask.all()) else self.take(mask)
+
+    def take(self, chosen: npt.NDArray[np.generic]) -> Events:
+        """Some of the rows, by mask or by position, in log order."""
+        frame = self.frame.filter(chosen) if chosen.dtype == np.bool_ else self.frame[chosen]
+        return Events(frame, self.ts.take(chosen), self.stream)
+
+    def slice(self, start: int, stop: int) -> Events:
+        """A run of rows."""
+        chosen = np.arange(start, stop, dtype=np.int64)
+        return Events(self.frame.slice(start, stop - start), self.ts.take(chosen), self.stream)
+
+    def select(self, *columns: str | pl.Expr, **named: pl.Expr | pl.Series) -> Events:
+        """The same rows with other columns."""
+        return replace(self, frame=self._same_rows(self.frame.select(*columns, **_literal(named))))
+
+    def with_columns(self, *columns: pl.Expr | pl.Series, **named: pl.Expr | pl.Series | float | str) -> Events:
+        """The same rows with more columns."""
+        return replace(self, frame=self._same_rows(self.frame.with_columns(*columns, **_literal(named))))
+
+    def _same_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        if len(frame) == len(self):
+            return frame
+        if len(frame) == 1 and len(self) > 1:
+            return frame.select(pl.all().repeat_by(len(self)).explode())
+        raise BadElement(f"{len(frame)} rows made from {len(self)}", hint="one row out for each row in; no aggregates here")
+
+    def times(self, column: str) -> Times:
+        """Another time column, with these rows' origins."""
+        times = event_times(self[column], self.stream)
+        if times.null_count():
+            raise BadInput(f"time column {column!r} of stream {self.stream!r} has nulls", hint="filter them out first")
+        return Times(times.to_numpy(), self.ts.origin)
+
+    def by_window(self, handle: WindowedHandle) -> Iterator[tuple[Window, Events]]:
+        """Runs of rows that fall into the same window of a handle: `for window, run in events.by_window(self.total)`."""
+        spec = handle.window
+        if not isinstance(spec, FixedSpec):
+            raise BadElement("sessions have no fixed edges", hint="by_window takes a tumbling or sliding handle")
+        panes = spec.panes_of(self.ts.micros)
+        edges = np.flatnonzero(panes[1:] != panes[:-1]) + 1
+        bounds = [0, *edges.tolist(), len(self)]
+        for start, stop in zip(bounds, bounds[1:], strict=False):
+            if start < stop:
+                yield spec.at(int(self.ts.micros[start])), self.slice(start, stop)
+
+
+class Event:
+    """One row, for `each`: `event["price"]`, and `event.ts` in microseconds."""
+
+    __slots__ = ("_row", "partition", "stream", "ts")
+
+    def __init__(self, row: dict[str, Any], ts: int, partition: int, stream: str) -> None:
+        self._row = row
+        self.ts = ts
+        self.partition = partition
+        self.stream = stream
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a row's values are of any type
+        try:
+            return self._row[name]
+        except KeyError:
+            raise BadInput(
+                f"stream {self.stream!r} has no column {name!r}", hint=f"it has {', '.join(self._row)}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Event(ts={self.ts}, {self._row})"
+
+
+def event_times(column: pl.Series, stream: str) -> pl.Series:
+    """A time column in microseconds; nulls stay."""
+    dtype = column.dtype
+    if isinstance(dtype, pl.Datetime):
+        column = column.dt.cast_time_unit("us").to_physical()
+    elif dtype == pl.Date:
+        column = column.cast(pl.Datetime("us")).to_physical()
+    elif not (dtype.is_integer() or dtype == pl.Null):
+        raise BadInput(
+            f"time column {column.name!r} of stream {stream!r} is {dtype}",
+            hint="it must be a timestamp, a date, or integer microseconds since 1970",
+        )
+    return column.cast(pl.Int64)
+
+
+def _literal(named: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: pl.lit(value) if isinstance(value, int | float | str | datetime.datetime) else value
+        for name, value in named.items()
+    }

@@ -1,0 +1,230 @@
+"""A program laid out: its handles in order, its stages, and which method answers which windows."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from holons.errors import BadProgram
+from holons.program.handles import Declared, Local, Nested, Scope, WindowedHandle
+from holons.program.program import _CALLBACK, Program
+from holons.wcrdt import Handle
+from holons.windows import BEGINNING, ENDING, Session, WindowSpec
+
+
+@dataclass(frozen=True)
+class Callback:
+    """A method that is called for completed windows: which windows, and where its output goes."""
+
+    channel: str
+    path: tuple[str, ...]
+    method: str
+    stage: int
+    window: WindowSpec
+    handles: tuple[int, ...]
+    """The handles with these windows; a window is called if one of them has something in it."""
+    once: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the runtime needs to know about a program. Derived from the program alone, the same everywhere."""
+
+    program: Program
+    handles: tuple[Handle, ...]
+    locals: dict[str, Local[Any]]
+    callbacks: tuple[Callback, ...]
+    asynchronous: bool
+    row_by_row: bool
+
+    @property
+    def stages(self) -> int:
+        return 1 + max((handle.stage for handle in self.handles), default=0)
+
+    @cached_property
+    def indices(self) -> dict[str, int]:
+        """A handle's index by its name."""
+        return {handle.name: index for index, handle in enumerate(self.handles)}
+
+    def stage_handles(self, stage: int) -> list[int]:
+        """The handles written in a stage."""
+        return [index for index, handle in enumerate(self.handles) if handle.stage == stage]
+
+    def specs(self, stage: int) -> tuple[WindowSpec, ...]:
+        """The distinct window specifications of a stage."""
+        return tuple(dict.fromkeys(self.handles[index].window for index in self.stage_handles(stage)))
+
+    def boundary(self, stage: int, watermark: int) -> int:
+        """The last instant at or before a watermark at which a window of this stage may end: how far it seals."""
+        if watermark >= ENDING or watermark <= BEGINNING:
+            return watermark
+        return max((spec.boundary(watermark) for spec in self.specs(stage)), default=BEGINNING)
+
+    def reach(self, stage: int, watermark: int) -> int:
+        """How far a stage seals once all partitions have reached a watermark of stage 0."""
+        reached = self.boundary(0, watermark)
+        for later in range(1, stage + 1):
+            reached = self.boundary(later, self.clock_of(later, reached))
+        return reached
+
+    def clock_of(self, stage: int, watermark: int) -> int:
+        """The clock of a later stage once the stage before has a global watermark and has emitted all it can."""
+        return self.boundary(stage - 1, self.emission_limit(stage - 1, watermark))
+
+    def emission_limit(self, stage: int, watermark: int) -> int:
+        """How far windows can be emitted at a global watermark: sessions are known only in whole panes."""
+        sessions = [c.window for c in self.callbacks if c.stage == stage and isinstance(c.window, Session)]
+        return min((session.boundary(watermark) for session in sessions), default=watermark)
+
+    def floor_for(self, stage: int, end: int) -> int:
+        """What the next stage may have sealed before a window with this end is emitted: inserts must not be below."""
+        return self.boundary(stage, end - 1)
+
+
+def layout_of(program: Program) -> Layout:
+    """Lays a program out, or says what does not fit."""
+    if not isinstance(program, Program):
+        raise BadProgram(f"{program!r} is not a program", hint="pass an instance: class Mine(h.Program), then Mine()")
+    handles: list[Handle] = []
+    locals_: dict[str, Local[Any]] = {}
+    found: list[Callback] = []
+    for path, nested in _programs(program):
+        prefix = ".".join((*path, ""))
+        for name, declared in _declared(nested):
+            if isinstance(declared, WindowedHandle):
+                handles.append(_handle(prefix + name, declared))
+            elif isinstance(declared, Local):
+                locals_[prefix + name] = declared
+        found.extend(_callbacks(path, nested, handles))
+    if not handles and not _has(program, "process") and not _has(program, "each"):
+        raise BadProgram(f"{type(program).__name__} does nothing", hint="write process(self, events), or each(self, event)")
+    row_by_row = not _has(program, "process")
+    if row_by_row and not _has(program, "each"):
+        raise BadProgram(
+            f"{type(program).__name__} has neither process nor each", hint="write `def process(self, events)`"
+        )
+    entry = type(program).each if row_by_row else type(program).process
+    if inspect.isgeneratorfunction(entry) or inspect.isasyncgenfunction(entry):
+        raise BadProgram(f"{entry.__name__} yields", hint="write rows with self.output(...); only on_window yields")
+    _check_stages(program, handles, found)
+    return Layout(program, tuple(handles), locals_, tuple(found), inspect.iscoroutinefunction(entry), row_by_row)
+
+
+def bind(program: Program, scope: Scope) -> Program:
+    """A copy of a program whose handles act on a scope. The original stays a plain value."""
+    return _bind(program, scope, ())
+
+
+def _bind(program: Program, scope: Scope, path: tuple[str, ...]) -> Program:
+    bound = copy.copy(program)
+    prefix = ".".join((*path, ""))
+    for name, declared in _declared(program):
+        if isinstance(declared, Nested):
+            inner: object = _bind(declared.program, scope, (*path, name))
+        else:
+            inner = cast("Declared", declared).bound(scope, prefix + name)
+        object.__setattr__(bound, name, inner)
+    object.__setattr__(bound, "_scope", scope)
+    return bound
+
+
+def at_path(program: Program, path: tuple[str, ...]) -> Program:
+    """A nested program of a bound one."""
+    for name in path:
+        program = getattr(program, name)
+    return program
+
+
+def _programs(program: Program, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Program]]:
+    yield path, program
+    for name, declared in _declared(program):
+        if isinstance(declared, Nested):
+            yield from _programs(declared.program, (*path, name))
+
+
+def _declared(program: Program) -> list[tuple[str, Declared | Nested[Any]]]:
+    """All declarations of a program, class attributes first, in the order in which they were written."""
+    attributes: dict[str, object] = {}
+    for kind in reversed(type(program).__mro__):
+        attributes.update(vars(kind))
+    attributes.update(vars(program))
+    return [(name, value) for name, value in attributes.items() if isinstance(value, Declared | Nested)]
+
+
+def _handle(name: str, declared: WindowedHandle[Any]) -> Handle:
+    return Handle(
+        name=name,
+        aggregate=declared.crdt,
+        window=declared.window,
+        stage=declared.stage,
+        shared=declared.shared,
+        accumulate=declared.accumulate,
+        keep_us=declared.keep_us,
+    )
+
+
+def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -> list[Callback]:
+    prefix = ".".join((*path, ""))
+    own = [(index, handle) for index, handle in enumerate(handles) if handle.name.rpartition(".")[0] == ".".join(path)]
+    targets = _kinds(own)
+    claimed: dict[tuple[object, ...], str] = {}
+    named = {prefix + name: declared for name, declared in _declared(program)}
+    for name, method in inspect.getmembers(type(program), inspect.isfunction):
+        declared = getattr(method, _CALLBACK, None)
+        if declared is None:
+            continue
+        match = next((kind for kind, members in targets.items() if any(named[h.name] is declared for _, h in members)), None)
+        if match is None:
+            raise BadProgram(f"{name} is marked for a handle that {type(program).__name__} does not have")
+        if match in claimed:
+            raise BadProgram(f"{name} and {claimed[match]} answer the same windows", hint="keep one of them")
+        claimed[match] = name
+    if _has(program, "on_window") and "on_window" not in claimed.values():
+        free = [kind for kind in targets if kind not in claimed]
+        if len(free) != 1:
+            raise BadProgram(
+                f"{type(program).__name__}.on_window could mean {len(free)} kinds of windows",
+                hint="mark one method for each: @h.on_window(handle)",
+            )
+        claimed[free[0]] = "on_window"
+    if program.emit not in ("each", "once"):
+        raise BadProgram(f"emit = {program.emit!r} is unknown", hint='emit = "each" or emit = "once"')
+    return [
+        Callback(
+            channel=prefix + claimed[kind],
+            path=path,
+            method=claimed[kind],
+            stage=members[0][1].stage,
+            window=members[0][1].window,
+            handles=tuple(index for index, _ in members),
+            once=program.emit == "once",
+        )
+        for kind, members in targets.items()
+        if kind in claimed
+    ]
+
+
+def _kinds(own: list[tuple[int, Handle]]) -> dict[tuple[object, ...], list[tuple[int, Handle]]]:
+    """Handles that share their windows: the same stage and specification; every session handle is its own kind."""
+    kinds: dict[tuple[object, ...], list[tuple[int, Handle]]] = {}
+    for index, handle in own:
+        apart = index if isinstance(handle.window, Session) else None
+        kinds.setdefault((handle.stage, handle.window, apart), []).append((index, handle))
+    return kinds
+
+
+def _has(program: Program, method: str) -> bool:
+    return getattr(type(program), method, None) is not getattr(Program, method, None)
+
+
+def _check_stages(program: Program, handles: list[Handle], callbacks: list[Callback]) -> None:
+    for handle in handles:
+        if handle.stage and not any(callback.stage == handle.stage - 1 for callback in callbacks):
+            raise BadProgram(
+                f"{handle.name} is in stage {handle.stage}, but no callback of {type(program).__name__} feeds it",
+                hint=f"write an on_window for a handle of stage {handle.stage - 1}",
+            )

@@ -1,0 +1,87 @@
+"""What a job puts out: tables of rows, each at a position of its own (invariant: position is identity)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+
+from holons import codec
+from holons.errors import BadElement
+
+LATE = "late"
+DEAD = "dead"
+RESERVED = (LATE, DEAD)
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """Rows of one channel of one partition, from ordinal `ordinal` on."""
+
+    channel: str
+    partition: int
+    ordinal: int
+    table: pa.Table
+
+
+Rows: TypeAlias = list[dict[str, Any]]
+Collected: TypeAlias = dict[str, dict[int, Rows]]
+"""Every output of a job: channel, then partition, then rows in order."""
+
+
+def collect(outputs: Iterable[Output]) -> Collected:
+    """All rows by channel and partition; every position exactly once, and none missing."""
+    collected: Collected = {}
+    for output in outputs:
+        rows = collected.setdefault(output.channel, {}).setdefault(output.partition, [])
+        assert output.ordinal == len(rows), f"position is identity: {output.ordinal} after {len(rows)} rows"
+        rows.extend(output.table.to_pylist())
+    return collected
+
+
+def canonical(collected: Collected) -> bytes:
+    """Canonical bytes of all outputs: equal runs, equal bytes."""
+    return codec.encode({channel: partitions for channel, partitions in collected.items() if any(partitions.values())})
+
+
+def tables(rows: Iterable[object]) -> list[pa.Table]:
+    """What a program gave, as tables: frames as they are, runs of dicts of one shape as one table each.
+
+    Types come from each row alone, never from its neighbours: a row must not change because of where a batch ended.
+    """
+    made: list[pa.Table] = []
+    for shape, run in groupby(rows, key=_shape):
+        if shape is None:
+            made.extend(frame.to_arrow() for frame in run if len(frame))  # type: ignore[attr-defined]
+        else:
+            made.append(pa.Table.from_pylist(list(run)))  # type: ignore[arg-type]
+    return made
+
+
+def number(channel: str, partition: int, ordinals: dict[str, int], made: Sequence[pa.Table]) -> list[Output]:
+    """Gives tables their positions, and moves the channel's ordinal."""
+    outputs = []
+    for table in made:
+        outputs.append(Output(channel, partition, ordinals.get(channel, 0), table))
+        ordinals[channel] = ordinals.get(channel, 0) + table.num_rows
+    return outputs
+
+
+def _shape(row: object) -> object:
+    if isinstance(row, pl.DataFrame):
+        return None
+    if not isinstance(row, dict):
+        raise BadElement(f"a row of output cannot be a {type(row).__name__}", hint="yield dicts, or polars frames")
+    return tuple((name, _kind(value)) for name, value in row.items())
+
+
+def _kind(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return "list", tuple({_kind(item): None for item in value})
+    if isinstance(value, dict):
+        return tuple((name, _kind(item)) for name, item in value.items())
+    return type(value).__name__

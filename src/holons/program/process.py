@@ -1,0 +1,313 @@
+"""The process part of a partition: rows in, contributions and process outputs out.
+
+Every call of the user's `process` is a transaction: what it inserts, outputs and sets takes effect when it returns.
+So a call that is parked at an await can be given up at any time and begun again elsewhere.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from holons import codec
+from holons.algebra import Origin
+from holons.errors import BadInput, InvariantBroken
+from holons.program.calls import Call, ProcessScope, Wanted, failed
+from holons.program.events import Event, Events, Times, event_times
+from holons.program.job import Job
+from holons.program.layout import bind
+from holons.program.outputs import DEAD, LATE, Output, number, tables
+from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes
+from holons.windows import BEGINNING, TIME_LIMIT, EventClock, seal_points
+
+
+@dataclass
+class _Slice:
+    """Rows that are handled by one call; or a mark."""
+
+    frame: pl.DataFrame | None
+    offset: int
+    mark: int = 0
+
+
+@dataclass
+class _Begun:
+    """A call under way, and what it will have done to the clock once it returns."""
+
+    call: Call
+    clock: EventClock
+    end: int
+    set_aside: list[tuple[str, pl.DataFrame]]
+    coroutine: Coroutine[Any, Any, None] | None = None
+    wanted: Wanted | None = None
+
+
+@dataclass
+class ProcessState:
+    """Everything that a process part resumes from."""
+
+    offset: int = 0
+    watermark: int = BEGINNING
+    by_hand: int = BEGINNING
+    sealed_to: int = BEGINNING
+    ordinals: dict[str, int] = field(default_factory=dict)
+    locals: dict[str, Any] = field(default_factory=dict)
+
+
+class ProcessPart:
+    """One partition's rows, in log order, through the user's `process`."""
+
+    def __init__(self, job: Job, partition: int, input_index: int, resume: bytes | None = None) -> None:
+        self.layout = job.layout
+        self.input = job.inputs[input_index]
+        self.partition = partition
+        self.state = ProcessState(locals=initial_locals(job, "process"))
+        stage_handles = self.layout.stage_handles(0)
+        self.local_panes = {i: SealedPanes(self.layout.handles[i]) for i in stage_handles if not self.layout.handles[i].shared}
+        contributions: bytes | None = None
+        if resume is not None:
+            state, contributions, held = codec.decode(resume)
+            self.state = ProcessState(*state)
+            for index, panes in held.items():
+                self.local_panes[index].restore(panes)
+        self.contributions = Contributions(self.layout.handles, stage_handles, contributions)
+        self.deltas: list[Delta] = []
+        self.outputs: list[Output] = []
+        self._todo: deque[_Slice] = deque()
+        self._read_to = self.state.offset
+        self._begun: _Begun | None = None
+        self._scope = ProcessScope(self.layout)
+        self._program = bind(job.program, self._scope)
+
+    # --- what comes in ---------------------------------------------------------------------------------------------
+
+    def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
+        """Takes rows of the log, the first of them at `offset`. Any cut of the log is as good as any other."""
+        frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        self._expect(offset)
+        self._read_to = offset + len(frame)
+        if self.layout.asynchronous and len(frame):
+            step = 1 if self.layout.row_by_row else len(frame)
+            self._todo.extend(_Slice(frame.slice(at, step), offset + at) for at in range(0, len(frame), step))
+        elif len(frame):
+            self._todo.append(_Slice(frame, offset))
+
+    def mark(self, ts: int, offset: int) -> None:
+        """Takes a mark of the log: a control row at an offset of its own (invariant: logged idleness)."""
+        self._expect(offset)
+        self._read_to = offset + 1
+        self._todo.append(_Slice(None, offset, ts))
+
+    def _expect(self, offset: int) -> None:
+        if offset != self._read_to:
+            raise InvariantBroken(f"own-input: partition {self.partition} was fed offset {offset} after {self._read_to}")
+
+    @property
+    def read_to(self) -> int:
+        """The offset to read next."""
+        return self._read_to
+
+    @property
+    def busy(self) -> bool:
+        """Whether rows that were fed still wait for their call."""
+        return bool(self._todo) or self._begun is not None
+
+    @property
+    def parked(self) -> Wanted | None:
+        """The window that a call waits for, if it is parked."""
+        return self._begun.wanted if self._begun else None
+
+    @property
+    def watermark(self) -> int:
+        """This partition's clock of stage 0."""
+        return max(self.state.watermark, self.state.by_hand)
+
+    # --- work ------------------------------------------------------------------------------------------------------
+
+    def work(self, replica: Replica) -> bool:
+        """Makes one call, or finishes a parked one; says whether anything happened."""
+        self._scope.replica = replica
+        if self._begun is not None:
+            return self._drive(self._begun)
+        if not self._todo:
+            return False
+        piece = self._todo.popleft()
+        if piece.frame is None:
+            self.state.watermark = max(self.state.watermark, piece.mark)
+            self.state.offset = piece.offset + 1
+            self._seal()
+            return True
+        begun = self._begin(piece.frame, piece.offset)
+        self._begun = begun
+        return self._drive(begun) or True
+
+    def _begin(self, frame: pl.DataFrame, offset: int) -> _Begun:
+        ts, valid = self._times(frame)
+        clock = EventClock(self.input.disorder_us, self.state.watermark)
+        observed = clock.observe(ts if valid is None else ts[valid])
+        if self.layout.asynchronous:
+            cuts = seal_points(observed.before(), self.layout.specs(0))
+            if len(cuts):  # seals happen between calls: the other pieces wait for their turn
+                edges = [*(cuts if valid is None else np.flatnonzero(valid)[cuts]).tolist(), len(frame)]
+                rest = [_Slice(frame.slice(a, b - a), offset + a) for a, b in zip(edges, edges[1:], strict=False)]
+                self._todo.extendleft(reversed(rest))
+                return self._begin(frame.slice(0, edges[0]), offset)
+        set_aside: list[tuple[str, pl.DataFrame]] = []
+        everything = Origin(self.partition, offset, len(frame))
+        origin, before = everything, observed.before
+        if valid is not None:
+            set_aside.append((DEAD, _with_offsets(frame, everything, ~valid, self._reason(frame))))
+            frame, ts, origin = frame.filter(valid), ts[valid], origin.take(valid)
+        if observed.late is not None:
+            set_aside.append((LATE, _with_offsets(frame, origin, observed.late)))
+            on_time = ~observed.late
+            watermarks = observed.before()[on_time]
+            frame, ts, origin, before = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: watermarks
+        events = Events(frame, Times(ts, origin, own=True), self.input.stream)
+        call = Call(events, before, self.state.locals, self.watermark, self.state.by_hand)
+        return _Begun(call, clock, offset + everything.count, set_aside)
+
+    def _times(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+        """Each row's time, and which rows have one (None: all)."""
+        name, stream = self.input.time, self.input.stream
+        if name not in frame.columns:
+            raise BadInput(
+                f"stream {stream!r} has no time column {name!r}",
+                hint=f'name one of {", ".join(frame.columns)}: h.job(program, "{stream}", time="...")',
+            )
+        column = event_times(frame[name], stream)
+        nulls = column.null_count()
+        ts = column.fill_null(TIME_LIMIT).to_numpy()
+        if len(ts) == 0 or (not nulls and int(ts.max()) < TIME_LIMIT and int(ts.min()) > -TIME_LIMIT):
+            return ts, None
+        return ts, (ts < TIME_LIMIT) & (ts > -TIME_LIMIT)
+
+    def _reason(self, frame: pl.DataFrame) -> pl.Expr:
+        name = self.input.time
+        return (
+            pl.when(pl.col(name).is_null())
+            .then(pl.lit(f"no time in column {name!r}"))
+            .otherwise(pl.lit(f"the time in column {name!r} is out of range"))
+        )
+
+    def _drive(self, begun: _Begun) -> bool:
+        call = begun.call
+        self._scope.call = call
+        try:
+            if len(call.events) and not self._run(begun):
+                return False
+        except BaseException as error:
+            self._begun = None
+            raise failed(error, partition=self.partition, offset=call.events.ts.origin.base) from error
+        finally:
+            self._scope.call = None
+        self._begun = None
+        self._commit(begun)
+        return True
+
+    def _run(self, begun: _Begun) -> bool:
+        """Runs the user's code; False if it is parked."""
+        events = begun.call.events
+        if not self.layout.asynchronous:
+            if self.layout.row_by_row:
+                self._each(begun.call)
+            else:
+                self._program.process(events)
+            return True
+        if begun.coroutine is None:
+            argument = self._event(begun.call, 0, events.frame.row(0, named=True)) if self.layout.row_by_row else events
+            begun.coroutine = (self._program.each if self.layout.row_by_row else self._program.process)(argument)
+        value = None
+        while True:
+            if begun.wanted is not None:
+                if not self._scope.ready(begun.wanted):
+                    return False
+                value, begun.wanted = self._scope.granted(begun.wanted), None
+            try:
+                begun.wanted = begun.coroutine.send(value)
+            except StopIteration:
+                return True
+
+    def _each(self, call: Call) -> None:
+        for row, values in enumerate(call.events.frame.iter_rows(named=True)):
+            self._program.each(self._event(call, row, values))
+
+    def _event(self, call: Call, row: int, values: dict[str, Any]) -> Event:
+        call.row = row
+        return Event(values, int(call.events.ts.micros[row]), self.partition, self.input.stream)
+
+    def _commit(self, begun: _Begun) -> None:
+        """The call has returned: its effects become real."""
+        call, state = begun.call, self.state
+        for index, rows in call.checked_inserts(self.layout):
+            self.contributions.insert(index, rows)
+        for channel, frame in begun.set_aside:
+            self.outputs += number(channel, self.partition, state.ordinals, tables([frame]))
+        for channel, made in call.ordered_outputs():
+            self.outputs += number(channel, self.partition, state.ordinals, made)
+        state.locals.update(call.locals)
+        state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
+        self._seal()
+
+    def _seal(self) -> None:
+        """Sends what the clock has passed: one delta for every crossed window end, even if empty."""
+        end = self.layout.boundary(0, self.watermark)
+        if end <= self.state.sealed_to:
+            return
+        seals = seal_up_to(self.contributions, end, self.local_panes)
+        self.deltas.append(Delta(0, self.partition, self.state.sealed_to, end, seals))
+        self.state.sealed_to = end
+
+    # --- resuming --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The resume state; a parked call counts as not yet begun. Nothing may wait to be sent."""
+        if self.deltas or self.outputs:
+            raise InvariantBroken("covering checkpoints: outputs and deltas are written before the record", hint="drain first")
+        state = self.state
+        plain = (state.offset, state.watermark, state.by_hand, state.sealed_to, state.ordinals, state.locals)
+        held = {index: panes.snapshot() for index, panes in self.local_panes.items()}
+        return codec.encode((plain, self.contributions.snapshot(), held))
+
+    def forget(self, emitted: int) -> None:
+        """Drops WLocal values that a stored window record is past (less what the handle keeps)."""
+        for panes in self.local_panes.values():
+            panes.trim(emitted - panes.handle.keep_us)
+
+
+def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, SealedPanes]) -> tuple[Seal, ...]:
+    """Seals up to `end`; of local handles only the presence travels, their values stay in `local_panes`."""
+    seals = []
+    for index, pane, state in contributions.seal(end):
+        panes = local_panes.get(index)
+        payload = contributions.encode(index, state)
+        if panes is not None:
+            panes.add(pane, 0, payload)
+            payload = b""
+        seals.append(Seal(index, pane, payload))
+    return tuple(seals)
+
+
+def initial_locals(job: Job, scope: str) -> dict[str, Any]:
+    """The first values of all locals of a scope, checked to have canonical bytes."""
+    values = {name: local.initial for name, local in job.layout.locals.items() if local.scope == scope}
+    codec.encode(values)
+    return copy.deepcopy(values)
+
+
+def _with_offsets(
+    frame: pl.DataFrame, origin: Origin, chosen: npt.NDArray[np.bool_], reason: pl.Expr | None = None
+) -> pl.DataFrame:
+    """The chosen rows with their offsets, for a side channel."""
+    columns: Sequence[pl.Expr | pl.Series] = [pl.Series("_offset", origin.offsets())]
+    with_offsets = frame.with_columns(*columns) if reason is None else frame.with_columns(*columns, reason.alias("_reason"))
+    return with_offsets.filter(chosen)

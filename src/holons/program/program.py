@@ -1,0 +1,67 @@
+"""A program: the user's deterministic code, as a picklable value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, TypeVar
+
+from holons.errors import WrongScope
+from holons.program.events import Event, Events
+from holons.program.handles import Scope, WindowedHandle
+from holons.windows import Window
+
+_CALLBACK = "_holons_on_window"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def on_window(handle: WindowedHandle[Any]) -> Callable[[F], F]:
+    """Marks a method as the callback for one handle's windows, where a program has several kinds of them."""
+
+    def mark(method: F) -> F:
+        setattr(method, _CALLBACK, handle)
+        return method
+
+    return mark
+
+
+class Program:
+    """Subclass this: declare state, write `process` (or `each`), and `on_window`.
+
+    `process(events)` sees one partition's rows in batches; it may be `async` and await completed windows. What it
+    does must not depend on where a batch ends. `each(event)` instead sees one row at a time: simpler, and slow.
+    `on_window(window)` is called once for each completed window in which some partition inserted something, in order
+    of (end, start); what it yields (dicts, or polars frames) is the output of its channel.
+    """
+
+    emit: ClassVar[Literal["each", "once"]] = "each"
+    """Who runs `on_window`: each partition, or one fixed partition of the job."""
+
+    _scope: Scope | None = None
+
+    def process(self, events: Events) -> Any:  # noqa: ANN401 - None, or a coroutine
+        """Handles a batch of one partition."""
+        raise NotImplementedError
+
+    def each(self, event: Event) -> Any:  # noqa: ANN401
+        """Handles one row, if `process` is not there."""
+        raise NotImplementedError
+
+    def output(self, rows: Events | dict[str, object], channel: str = "process") -> None:
+        """Writes rows to one of the job's channels: selected events in `process`, a dict in `each`."""
+        if self._scope is None:
+            raise WrongScope("output outside of a running program", hint="call self.output inside process or each")
+        self._scope.output(rows, channel)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._scope is not None:
+            raise WrongScope(
+                f"self.{name} was set while the program runs; it would be lost on recovery",
+                hint=f"declare `{name} = h.Local(...)` and set self.{name}.value",
+            )
+        object.__setattr__(self, name, value)
+
+
+WindowRows = Iterable[Any] | None
+"""What `on_window` may give back: rows as dicts, polars frames, or nothing."""
+
+OnWindow = Callable[[Window], WindowRows]

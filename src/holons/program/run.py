@@ -1,0 +1,65 @@
+"""One partition of a job, running: its process part and its window part, over a replica that belongs to the node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from holons.program.calls import Wanted
+from holons.program.emission import WindowPart
+from holons.program.job import Job
+from holons.program.outputs import Output
+from holons.program.process import ProcessPart
+from holons.wcrdt import Delta, Replica
+
+
+class Records(NamedTuple):
+    """A checkpoint: two records that grow independently (invariant: covering checkpoints). Join the newest of both."""
+
+    process: bytes | None = None
+    window: bytes | None = None
+
+
+class PartitionRun:
+    """Feeds one partition's log through a program. All of its state comes from `Records`."""
+
+    def __init__(
+        self, job: Job, partition: int, partitions: int, *, input_index: int = 0, resume: Records | None = None
+    ) -> None:
+        resume = resume or Records()
+        self.partition = partition
+        self.process = ProcessPart(job, partition, input_index, resume.process)
+        self.window = WindowPart(job, partition, partitions, resume.window)
+
+    def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
+        """Takes rows of the log; see `ProcessPart.feed`."""
+        self.process.feed(batch, offset)
+
+    def mark(self, ts: int, offset: int) -> None:
+        """Takes a mark of the log."""
+        self.process.mark(ts, offset)
+
+    @property
+    def parked(self) -> Wanted | None:
+        """The window that a parked call waits for."""
+        return self.process.parked
+
+    def work(self, replica: Replica) -> bool:
+        """One call of `process`, then the windows that are complete; says whether anything happened."""
+        processed = self.process.work(replica)
+        emitted = self.window.work(replica, self.process.local_panes, self.process.state.sealed_to)
+        return processed or emitted
+
+    def drain(self) -> tuple[list[Output], list[Delta]]:
+        """What is to be written, in this order: outputs, then deltas."""
+        outputs = self.process.outputs + self.window.outputs
+        deltas = self.process.deltas + self.window.deltas
+        self.process.outputs, self.window.outputs = [], []
+        self.process.deltas, self.window.deltas = [], []
+        return outputs, deltas
+
+    def snapshot(self) -> Records:
+        """The resume state, between any two calls, once everything is drained."""
+        return Records(self.process.snapshot(), self.window.snapshot())

@@ -1,0 +1,457 @@
+"""The sequential oracle: what every output of a program must be.
+
+A specification, written to be obviously right and not fast. It keeps every inserted row, decides lateness row by row,
+recomputes each window from the rows that fall into it, and knows nothing of panes, seals, deltas or replicas. It
+shares no code with them either: what agrees with it agrees for a reason.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from holons.algebra import Groups, Keyed, Origin, Rows, State
+from holons.algebra.aggregate import Aggregate
+from holons.algebra.rows import element_length, prepare
+from holons.errors import AwaitWouldDeadlock, InsertBelowWatermark, WrongScope
+from holons.program import Callback, Collected, Event, Events, Job, Times, bind
+from holons.program.events import event_times
+from holons.program.layout import at_path
+from holons.wcrdt import Handle
+from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Mark, Session, Window
+
+
+Item = pl.DataFrame | pa.RecordBatch | pa.Table | Mark
+Log = Sequence[Item]
+"""One partition, whole: rows in batches of any size, and marks."""
+
+
+def run(job: Job, streams: Mapping[str, Sequence[Log]], *, rows_per_call: int = 1) -> Collected:
+    """Runs a job over whole partitions, one after the other, and returns every output of every channel."""
+    world = _World(job)
+    for given in job.inputs:
+        for log in streams[given.stream]:
+            world.partitions.append(_Partition(world, len(world.partitions), given.stream, log, rows_per_call))
+    while world.step():
+        pass
+    return world.outputs
+
+
+@dataclass
+class _Inserted:
+    """Rows inserted into one handle by one partition, as one call gave them."""
+
+    rows: Rows
+    key: object = None
+
+    def keyed_times(self) -> list[tuple[Any, int]]:
+        """Each row's session key and time."""
+        keys = self.key if isinstance(self.key, list) else [self.key] * self.rows.count
+        return list(zip(keys, self.rows.ts.tolist(), strict=True))
+
+
+@dataclass
+class _World:
+    """Everything there is, in one place."""
+
+    job: Job
+    partitions: list[_Partition] = field(default_factory=list)
+    outputs: Collected = field(default_factory=dict)
+    known: dict[tuple[int, Window, int | None], Any] = field(default_factory=dict)
+    listed: dict[tuple[str, int], list[Window]] = field(default_factory=dict)
+
+    def emit(self, channel: str, partition: int, rows: list[dict[str, Any]]) -> None:
+        self.outputs.setdefault(channel, {}).setdefault(partition, []).extend(rows)
+
+    def step(self) -> bool:
+        """Lets every partition run as far as it can, then emits what is complete."""
+        moved = [partition.run() for partition in self.partitions]
+        emitted = [partition.emit(stage) for stage in range(self.job.layout.stages) for partition in self.partitions]
+        return any(moved) or any(emitted)
+
+    def watermark(self, stage: int) -> int:
+        """How far all partitions have come in a stage."""
+        return min((partition.clocks[stage] for partition in self.partitions), default=BEGINNING)
+
+    def value(self, handle: Handle, index: int, window: Window, only: int | None = None) -> Any:  # noqa: ANN401
+        """A window's value, from the rows themselves: partition by partition, in order. Only for completed windows."""
+        if (index, window, only) in self.known:
+            return self.known[index, window, only]
+        start = BEGINNING if handle.accumulate else window.start
+        state = handle.aggregate.zero(1)
+        for partition in self.partitions:
+            if only is None or partition.number == only:
+                state = handle.aggregate.merge(state, partition.fold(handle, index, start, window.end, window.key))
+        value = self.known[index, window, only] = handle.aggregate.value(state)
+        return value
+
+    def windows(self, callback: Callback, limit: int) -> list[Window]:
+        """Every window of a callback that holds a row and ends by `limit`, in order."""
+        inserts = sum(len(partition.inserted[index]) for partition in self.partitions for index in callback.handles)
+        if (callback.channel, inserts) not in self.listed:
+            self.listed[callback.channel, inserts] = sorted(self._all_windows(callback))
+        return [window for window in self.listed[callback.channel, inserts] if window.end <= limit]
+
+    def _all_windows(self, callback: Callback) -> set[Window]:
+        if isinstance(callback.window, Session):
+            return set(self._sessions(callback.handles[0], callback.window.gap_us))
+        spec = callback.window
+        assert isinstance(spec, FixedSpec)
+        times = {ts for partition in self.partitions for index in callback.handles for ts in partition.times(index)}
+        return {window for ts in times for window in spec.windows_of(ts)}
+
+    def _sessions(self, index: int, gap_us: int) -> list[Window]:
+        seen: dict[Any, list[int]] = {}
+        for partition in self.partitions:
+            for key, ts in partition.keyed_times(index):
+                seen.setdefault(key, []).append(ts)
+        sessions = []
+        for key, times in seen.items():
+            times.sort()
+            first = times[0]
+            for ts, following in zip(times, [*times[1:], None], strict=True):
+                if following is None or following - ts >= gap_us:
+                    sessions.append(Window(first, ts + gap_us, key))
+                    first = following if following is not None else first
+        return sessions
+
+
+class _Partition:
+    """One partition: its log, its clock, and all it ever inserted."""
+
+    def __init__(self, world: _World, number: int, stream: str, log: Log, rows_per_call: int) -> None:
+        self.world = world
+        self.number = number
+        self.layout = world.job.layout
+        self.given = next(given for given in world.job.inputs if given.stream == stream)
+        self.clocks = [BEGINNING] * self.layout.stages
+        self.event_clock = BEGINNING
+        self.inserted: dict[int, list[_Inserted]] = {index: [] for index in range(len(self.layout.handles))}
+        self.locals = {name: copy.deepcopy(local.initial) for name, local in self.layout.locals.items()}
+        self.emitted: list[set[tuple[int, Window]]] = [set() for _ in range(self.layout.stages)]
+        self.script = self._script(log, rows_per_call)
+        self.waiting: _Await | None = None
+        self.scope = _ProcessScope(self)
+        self.program = bind(world.job.program, self.scope)
+        self.window_scope = _WindowScope(self)
+        self.window_program = bind(world.job.program, self.window_scope)
+
+    # --- rows in ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Goes on until the log ends or an await blocks."""
+        moved = False
+        while True:
+            if self.waiting is not None and not self.waiting.ready():
+                return moved
+            try:
+                self.waiting = next(self.script)
+            except StopIteration:
+                return moved
+            moved = True
+
+    def _script(self, log: Log, rows_per_call: int) -> Generator[_Await, None, None]:
+        """The whole life of the partition; yields where it has to wait."""
+        offset = 0
+        pending: list[tuple[int, int, dict[str, Any]]] = []
+        frames: list[pl.DataFrame] = []
+
+        def flush() -> Generator[_Await, None, None]:
+            if pending:
+                yield from self._call(pl.concat(frames), [at for at, _, _ in pending], [ts for _, ts, _ in pending])
+                pending.clear()
+                frames.clear()
+                self._seal()
+
+        for item in log:
+            if isinstance(item, Mark):
+                yield from flush()
+                self.event_clock = max(self.event_clock, item.ts)
+                self._seal()
+                offset += 1
+                continue
+            frame = item if isinstance(item, pl.DataFrame) else pl.DataFrame(pl.from_arrow(item))
+            times = event_times(frame[self.given.time], self.given.stream).to_list()
+            for position, ts in enumerate(times):
+                row = frame.slice(position, 1)
+                if ts is None or not -TIME_LIMIT < ts < TIME_LIMIT:
+                    name = self.given.time
+                    reason = f"no time in column {name!r}" if ts is None else f"the time in column {name!r} is out of range"
+                    self._set_aside("dead", row, offset, reason)
+                elif ts < self.event_clock:
+                    self._set_aside("late", row, offset, None)
+                else:
+                    if len(pending) >= rows_per_call or (self.layout.asynchronous and self._crosses()):
+                        yield from flush()
+                    pending.append((offset, ts, {}))
+                    frames.append(row)
+                    self.event_clock = max(self.event_clock, ts - self.given.disorder_us)
+                offset += 1
+        yield from flush()
+
+    def _crosses(self) -> bool:
+        """Whether some window was sealed since the last call: then a new call must begin."""
+        return self.layout.boundary(0, self.event_clock) != self.layout.boundary(0, self.clocks[0])
+
+    def _set_aside(self, channel: str, row: pl.DataFrame, offset: int, reason: str | None) -> None:
+        values = row.to_dicts()[0] | {"_offset": offset}
+        self.world.emit(channel, self.number, [values | ({"_reason": reason} if reason else {})])
+
+    def _call(self, frame: pl.DataFrame, offsets: list[int], times: list[int]) -> Generator[_Await, None, None]:
+        index = np.array(offsets, dtype=np.int64)
+        origin = Origin(self.number, 0, len(index), index)
+        events = Events(frame, Times(np.array(times, dtype=np.int64), origin, own=True), self.given.stream)
+        self.scope.begin(events)
+        if not self.layout.row_by_row:
+            yield from self._drive(self.program.process(events))
+        else:
+            for row, values in enumerate(frame.to_dicts()):
+                self.scope.row = events.slice(row, row + 1)
+                yield from self._drive(self.program.each(Event(values, times[row], self.number, self.given.stream)))
+        self.scope.finish()
+
+    @staticmethod
+    def _drive(result: Coroutine[Any, Any, None] | None) -> Generator[_Await, None, None]:
+        if result is None:
+            return
+        answer = None
+        while True:
+            try:
+                wait = result.send(answer)
+            except StopIteration:
+                return
+            if not wait.ready():
+                yield wait
+            answer = wait.value()
+
+    def _seal(self) -> None:
+        self.clocks[0] = max(self.clocks[0], self.event_clock)
+
+    # --- windows out -----------------------------------------------------------------------------------------------
+
+    def emit(self, stage: int) -> bool:
+        """Calls `on_window` for every completed window not called yet; then the next stage's clock follows."""
+        limit = self.layout.emission_limit(stage, self.layout.boundary(stage, self.world.watermark(stage)))
+        due = [
+            (window.order(), number, callback, window)
+            for number, callback in enumerate(self.layout.callbacks)
+            if callback.stage == stage
+            for window in self.world.windows(callback, limit)
+            if (number, window) not in self.emitted[stage]
+        ]
+        for _, number, callback, window in sorted(due, key=lambda one: (one[0], one[1])):
+            self.emitted[stage].add((number, window))
+            if callback.once and self.number != 0:
+                continue
+            self.window_scope.now = (callback, window)
+            rows = getattr(at_path(self.window_program, callback.path), callback.method)(window)
+            for row in rows or ():
+                plain = row.to_dicts() if isinstance(row, pl.DataFrame) else [row]
+                self.world.emit(callback.channel, self.number, plain)
+        moved = bool(due)
+        if stage + 1 < self.layout.stages:
+            clock = self.layout.boundary(stage, limit)
+            moved |= clock > self.clocks[stage + 1]
+            self.clocks[stage + 1] = max(self.clocks[stage + 1], clock)
+        return moved
+
+    # --- what was inserted -----------------------------------------------------------------------------------------
+
+    def times(self, index: int) -> list[int]:
+        return [int(ts) for block in self.inserted[index] for ts in block.rows.ts]
+
+    def keyed_times(self, index: int) -> list[tuple[Any, int]]:
+        return [pair for block in self.inserted[index] for pair in block.keyed_times()]
+
+    def fold(self, handle: Handle, index: int, start: int, end: int, key: object) -> State:
+        """This partition's rows of a window, one by one."""
+        state = handle.aggregate.zero(1)
+        for block in self.inserted[index]:
+            chosen = (block.rows.ts >= start) & (block.rows.ts < end)
+            if isinstance(handle.window, Session):
+                chosen &= np.array([other == key for other, _ in block.keyed_times()], dtype=np.bool_)
+            for row in np.flatnonzero(chosen):
+                state = handle.aggregate.merge(state, _fold_one(handle.aggregate, block.rows, row))
+        return state
+
+
+def _fold_one(aggregate: Aggregate[Any], rows: Rows, row: int) -> State:
+    return aggregate.fold(Groups.single(1), rows.take(np.array([row])))
+
+
+class _Await(Awaitable[Any]):
+    """A wait for a window, and what it will give."""
+
+    def __init__(self, ready: Callable[[], bool], value: Callable[[], Any]) -> None:
+        self.ready = ready
+        self.value = value
+
+    def __await__(self) -> Generator[_Await, Any, Any]:
+        return (yield self)
+
+
+class _ProcessScope:
+    """`process` in the oracle: keeps what is inserted, answers awaits from the whole world."""
+
+    def __init__(self, partition: _Partition) -> None:
+        self.partition = partition
+        self.layout = partition.layout
+        self.row: Events | None = None
+        self.events: Events | None = None
+        self.start = BEGINNING
+        self.outputs: list[tuple[int, int, str, dict[str, Any]]] = []
+
+    def begin(self, events: Events) -> None:
+        self.events, self.row = events, None
+        self.start = self.partition.clocks[0]
+
+    def finish(self) -> None:
+        for _, _, channel, row in sorted(self.outputs, key=lambda output: output[:2]):
+            self.partition.world.emit(channel, self.partition.number, [row])
+        self.outputs = []
+
+    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+        index = self.layout.indices[handle]
+        described = self.layout.handles[index]
+        if described.stage:
+            raise WrongScope(f"{handle} is fed by on_window")
+        times = self._times(ts)
+        if isinstance(described.window, Session):
+            rows = prepare((0 if key is None else key, element), times.micros, times.origin)
+            assert isinstance(rows.element, tuple)
+            block = _Inserted(rows.with_element(rows.element[1]), _plain_keys(rows.element[0]))
+        else:
+            block = _Inserted(prepare(element, times.micros, times.origin))
+        if block.rows.count and int(block.rows.ts.min()) < self.partition.clocks[0]:
+            raise InsertBelowWatermark(f"{handle}: below the watermark")
+        self.partition.inserted[index].append(block)
+
+    def _times(self, ts: Times | int) -> Times:
+        if isinstance(ts, Times):
+            return ts
+        if self.row is None:
+            raise WrongScope("a single time in process")
+        return Times(np.array([ts], dtype=np.int64), self.row.ts.origin)
+
+    def advance(self, handle: str, ts: Times | int) -> None:
+        times = self._times(ts)
+        assert len(self.events or ()) == 1 or self.row is not None, "advance: run the oracle with rows_per_call=1"
+        if len(times):
+            self.partition.clocks[0] = max(self.partition.clocks[0], int(times.micros.max()))
+
+    def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        index = self.layout.indices[handle]
+        return self.partition.world.value(self.layout.handles[index], index, window)
+
+    def completed(self, handle: str, window: Window) -> Awaitable[Any]:
+        described = self.layout.handles[self.layout.indices[handle]]
+        if window.end > self.layout.reach(described.stage, self.start):
+            raise AwaitWouldDeadlock(f"{handle} {window}")
+        world, stage = self.partition.world, described.stage
+        return _Await(
+            lambda: self.layout.boundary(stage, world.watermark(stage)) >= window.end,
+            lambda: self.read(handle, window),
+        )
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        raise WrongScope("peek has no meaning in a specification", hint="it depends on timing")
+
+    def watermark(self, handle: str) -> int:
+        raise WrongScope("watermark() has no meaning in a specification", hint="it depends on timing")
+
+    def local(self, name: str, scope: str) -> Any:  # noqa: ANN401
+        if scope != "process":
+            raise WrongScope(f"{name} is a Local of on_window")
+        return self.partition.locals[name]
+
+    def set_local(self, name: str, scope: str, value: object) -> None:
+        if scope != "process":
+            raise WrongScope(f"{name} is a Local of on_window")
+        self.partition.locals[name] = value
+
+    def output(self, rows: object, channel: str) -> None:
+        if isinstance(rows, Events):
+            for offset, row in zip(rows.ts.origin.offsets().tolist(), rows.frame.to_dicts(), strict=True):
+                self.outputs.append((offset, len(self.outputs), channel, row))
+        else:
+            assert isinstance(rows, dict)
+            assert self.row is not None
+            self.outputs.append((int(self.row.ts.origin.offsets()[0]), len(self.outputs), channel, rows))
+
+
+class _WindowScope:
+    """`on_window` in the oracle: recomputes whatever is read."""
+
+    def __init__(self, partition: _Partition) -> None:
+        self.partition = partition
+        self.layout = partition.layout
+        self.now: tuple[Callback, Window] | None = None
+
+    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+        assert self.now is not None
+        assert isinstance(ts, int)
+        callback, window = self.now
+        index = self.layout.indices[handle]
+        described = self.layout.handles[index]
+        if described.stage != callback.stage + 1:
+            raise WrongScope(f"{handle} is not of the next stage")
+        if ts < self.layout.floor_for(callback.stage, window.end):
+            raise InsertBelowWatermark(f"{handle}: below the stage's clock")
+        given = (0 if key is None else key, element) if isinstance(described.window, Session) else element
+        count = element_length(given) or 1
+        times = np.full(count, ts, dtype=np.int64)
+        origin = Origin(self.partition.number, window.end, count, np.zeros(count, dtype=np.int64))
+        rows = prepare(given, times, origin)
+        keys: object = None
+        if isinstance(described.window, Session):
+            assert isinstance(rows.element, tuple)
+            keys, rows = _plain_keys(rows.element[0]), rows.with_element(rows.element[1])
+        self.partition.inserted[index].append(_Inserted(rows, keys))
+
+    def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        assert self.now is not None
+        callback, now = self.now
+        index = self.layout.indices[handle]
+        described = self.layout.handles[index]
+        if window.end > now.end or described.stage > callback.stage:
+            raise WrongScope(f"{handle}[{window}] in on_window of {now}")
+        only = None if described.shared else self.partition.number
+        value = self.partition.world.value(described, index, window, only)
+        return value.placed(self.partition.number, len(self.partition.world.partitions)) if isinstance(value, Keyed) else value
+
+    def advance(self, handle: str, ts: Times | int) -> None:
+        raise WrongScope("advance in on_window")
+
+    def completed(self, handle: str, window: Window) -> Awaitable[Any]:
+        raise WrongScope("await in on_window")
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+        raise WrongScope("peek has no meaning in a specification", hint="it depends on timing")
+
+    def watermark(self, handle: str) -> int:
+        raise WrongScope("watermark() has no meaning in a specification", hint="it depends on timing")
+
+    def local(self, name: str, scope: str) -> Any:  # noqa: ANN401
+        if scope != "window":
+            raise WrongScope(f"{name} is a Local of process")
+        return self.partition.locals[name]
+
+    def set_local(self, name: str, scope: str, value: object) -> None:
+        if scope != "window":
+            raise WrongScope(f"{name} is a Local of process")
+        self.partition.locals[name] = value
+
+    def output(self, rows: object, channel: str) -> None:
+        raise WrongScope("output in on_window")
+
+
+def _plain_keys(keys: object) -> object:
+    """Keys as a list, or the one key of all rows."""
+    return keys.to_list() if isinstance(keys, pl.Series) else keys.tolist() if isinstance(keys, np.ndarray) else keys
+

@@ -1,0 +1,49 @@
+"""The log port: what every log can do, in memory or elsewhere."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+
+class Chunk(NamedTuple):
+    """A piece of a partition, from `offset` on: rows, or one mark."""
+
+    offset: int
+    rows: pa.RecordBatch | None
+    mark: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many offsets it takes up."""
+        return 1 if self.rows is None else self.rows.num_rows
+
+
+class Log(Protocol):
+    """One stream: partitions of rows and marks, each at an offset that never changes."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        ...
+
+    def append(self, partition: int, rows: pa.RecordBatch) -> int:
+        """Adds rows at the end; returns the offset of the first."""
+        ...
+
+    def mark(self, partition: int, ts: int) -> int:
+        """Adds a mark at the end; returns its offset."""
+        ...
+
+    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+        """Writes rows at a position (invariant: position is identity): False if they are there already."""
+        ...
+
+    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+        """What follows from `offset` on, up to so many rows."""
+        ...
+
+    def end(self, partition: int) -> int:
+        """The offset that the next row will get."""
+        ...

@@ -1,0 +1,71 @@
+"""A log in this process's memory: for tests, for small inputs, and for learning."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import pyarrow as pa
+
+from holons.errors import InvariantBroken
+from holons.streams.log import Chunk
+
+
+class MemoryLog:
+    """Partitions as lists of chunks."""
+
+    def __init__(self, partitions: int) -> None:
+        self._chunks: list[list[Chunk]] = [[] for _ in range(partitions)]
+        self._starts: list[list[int]] = [[] for _ in range(partitions)]
+        self._ends = [0] * partitions
+
+    @property
+    def partitions(self) -> int:
+        return len(self._chunks)
+
+    def append(self, partition: int, rows: pa.RecordBatch) -> int:
+        return self._add(partition, Chunk(self._ends[partition], rows))
+
+    def mark(self, partition: int, ts: int) -> int:
+        return self._add(partition, Chunk(self._ends[partition], None, ts))
+
+    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+        end = self._ends[partition]
+        if offset > end:
+            raise InvariantBroken(f"position is identity: {offset} written, but partition {partition} ends at {end}")
+        known = min(end - offset, rows.num_rows)
+        if known:
+            there = pa.Table.from_batches([chunk.rows for chunk in self.read(partition, offset, known)])
+            if there.to_pylist() != rows.slice(0, known).to_pylist():
+                raise InvariantBroken(
+                    f"position is identity: another row is at {offset} of partition {partition}",
+                    hint="two runs of one partition put out different rows: look for nondeterminism in the program",
+                )
+        if known < rows.num_rows:
+            self.append(partition, rows.slice(known))
+        return known < rows.num_rows
+
+    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+        chunks = []
+        at = max(bisect_right(self._starts[partition], offset) - 1, 0)
+        for chunk in self._chunks[partition][at:]:
+            if rows_max <= 0:
+                break
+            skip = max(offset - chunk.offset, 0)
+            if chunk.rows is not None and (skip or chunk.count > rows_max):
+                chunk = Chunk(chunk.offset + skip, chunk.rows.slice(skip, rows_max))
+            elif skip:
+                continue
+            if chunk.count:
+                chunks.append(chunk)
+                rows_max -= chunk.count
+        return chunks
+
+    def end(self, partition: int) -> int:
+        return self._ends[partition]
+
+    def _add(self, partition: int, chunk: Chunk) -> int:
+        if chunk.count:
+            self._chunks[partition].append(chunk)
+            self._starts[partition].append(chunk.offset)
+            self._ends[partition] += chunk.count
+        return chunk.offset

@@ -1,0 +1,87 @@
+"""What one partition adds to its open windows, until it seals them.
+
+A contribution depends on the partition's own input and on completed windows, never on merged state (invariant:
+own-input): there is no way to hand a replica to this class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holons import codec
+from holons.algebra import Groups, Rows, State
+from holons.algebra.aggregate import pick
+from holons.errors import InsertBelowWatermark
+from holons.wcrdt.handle import Handle
+from holons.windows import BEGINNING, instant_text
+
+
+class Sealed(NamedTuple):
+    """A pane that will not change any more: `handle` is an index into the program's handles."""
+
+    handle: int
+    pane: int
+    state: State
+
+
+class Contributions:
+    """The open panes of one partition in one stage, for the handles with the given indices."""
+
+    def __init__(self, handles: Sequence[Handle], indices: Sequence[int], resume: bytes | None = None) -> None:
+        self._handles = {index: handles[index] for index in indices}
+        self._aggregates = {index: handle.pane_aggregate for index, handle in self._handles.items()}
+        self._open: dict[int, dict[int, State]] = {index: {} for index in indices}
+        self._carried: dict[int, State] = {}
+        self.watermark = BEGINNING
+        if resume is not None:
+            self.watermark, self._open, self._carried = codec.decode(resume)
+
+    def insert(self, index: int, rows: Rows) -> None:
+        """Folds rows into the panes that their times fall into; all of them at or above the watermark."""
+        if rows.count == 0:
+            return
+        handle, aggregate = self._handles[index], self._aggregates[index]
+        if int(rows.ts.min()) < self.watermark:
+            raise InsertBelowWatermark(
+                f"{handle.name}: insert at {instant_text(int(rows.ts.min()))}, below the watermark "
+                f"{instant_text(self.watermark)}",
+                hint="insert at the event's own time, or allow more disorder",
+            )
+        labels, groups = Groups.by_label(handle.window.panes_of(rows.ts))
+        partial = aggregate.fold(groups, handle.pane_rows(rows))
+        panes = self._open[index]
+        for group, pane in enumerate(labels.tolist()):
+            state, before = pick(partial, group), panes.get(pane)
+            panes[pane] = state if before is None else aggregate.merge(before, state)
+
+    def seal(self, watermark: int) -> list[Sealed]:
+        """Moves the watermark; returns every non-empty pane that it passed, by (end, handle)."""
+        sealed = []
+        for index, panes in self._open.items():
+            pane_end = self._handles[index].window.pane_end
+            for pane in sorted(pane for pane in panes if pane_end(pane) <= watermark):
+                sealed.append(Sealed(index, pane, self._carry(index, panes.pop(pane))))
+        self.watermark = max(self.watermark, watermark)
+        return sorted(sealed, key=lambda seal: (self._handles[seal.handle].window.pane_end(seal.pane), seal.handle))
+
+    def _carry(self, index: int, state: State) -> State:
+        """With `accumulate`, a pane is sealed with everything that came before it."""
+        if not self._handles[index].accumulate:
+            return state
+        carried = self._carried.get(index)
+        state = state if carried is None else self._aggregates[index].merge(carried, state)
+        self._carried[index] = state
+        return state
+
+    def encode(self, index: int, state: State) -> bytes:
+        """The canonical bytes of a sealed pane."""
+        return self._aggregates[index].encode(state)
+
+    def snapshot(self) -> bytes:
+        """The resume state."""
+        return codec.encode((self.watermark, self._open, self._carried))
+
+    def open_panes(self) -> dict[str, Any]:
+        """How many panes are open, by handle: for people."""
+        return {self._handles[index].name: len(panes) for index, panes in self._open.items()}

@@ -1,0 +1,50 @@
+"""Deltas: what replicas exchange.
+
+A delta of (stage, partition) covers the watermark interval `(start, end]` and holds every non-empty seal in it
+(invariant: contiguous). So a replica that has progressed to `start` may move on to `end`, and knows that whatever is
+not there is empty. Merging two adjoining deltas gives a delta.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holons.errors import CodecError, InvariantBroken
+
+
+class Seal(msgspec.Struct, frozen=True, array_like=True):
+    """One partition's final contribution to one pane, in canonical bytes."""
+
+    handle: int
+    pane: int
+    payload: bytes
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Everything that one partition sealed in `(start, end]` of one stage."""
+
+    stage: int
+    partition: int
+    start: int
+    end: int
+    seals: tuple[Seal, ...] = ()
+
+    def encode(self) -> bytes:
+        return _encoder.encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> Delta:
+        try:
+            return _decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise CodecError(f"not a delta: {error}", hint="the sync stream is damaged, or not ours") from error
+
+    def then(self, later: Delta) -> Delta:
+        """This delta and one that follows it without a gap, as one."""
+        if (self.stage, self.partition) != (later.stage, later.partition) or self.end != later.start:
+            raise InvariantBroken("contiguous: only adjoining deltas of one partition can be merged")
+        return msgspec.structs.replace(self, end=later.end, seals=self.seals + later.seals)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Delta)

@@ -1,0 +1,138 @@
+"""The sealed panes of one handle, and the window values folded from them.
+
+Values fold partitions in partition order within each pane, then panes in time order (invariant: fixed fold). Since
+every aggregate is an exact monoid, sliding windows may be maintained incrementally and still give the same bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from holons.algebra import Slide, State
+from holons.wcrdt.handle import Handle
+from holons.windows import BEGINNING, Window
+
+_WINDOWS_CACHED = 16
+
+
+class SealedPanes:
+    """All seals of one handle: by pane, then by partition."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.present: list[int] = []
+        """The panes in which some partition inserted something, ascending."""
+        self.trimmed_to = BEGINNING
+        self._aggregate = handle.pane_aggregate
+        self._seals: dict[int, dict[int, bytes]] = {}
+        self._bases: dict[int, bytes] = {}
+        self._by_partition: dict[int, list[int]] = {}
+        self._folded: dict[int, State] = {}
+        self._windows: OrderedDict[int, State] = OrderedDict()
+        self._slide: Slide | None = None
+        self._slide_end = BEGINNING
+
+    def add(self, pane: int, partition: int, payload: bytes) -> None:
+        """Records a seal; the caller knows that it is new."""
+        seals = self._seals.get(pane)
+        if seals is None:
+            insort(self.present, pane)
+            seals = self._seals[pane] = {}
+        seals[partition] = payload
+        if self.handle.accumulate:
+            insort(self._by_partition.setdefault(partition, []), pane)
+
+    def get(self, pane: int, partition: int) -> bytes | None:
+        """The seal of one partition, if it inserted anything."""
+        return self._seals.get(pane, {}).get(partition)
+
+    def between(self, start: int, end: int) -> Iterator[int]:
+        """The present panes that end in `(start, end]`, ascending."""
+        pane_us = self.handle.window.pane_us
+        first = bisect_left(self.present, start // pane_us)
+        while first < len(self.present) and self.handle.window.pane_end(self.present[first]) <= start:
+            first += 1
+        for pane in self.present[first : bisect_right(self.present, end // pane_us - 1)]:
+            yield pane
+
+    def state(self, window: Window) -> State:
+        """The state of a window that all partitions have sealed."""
+        state = self._windows.get(window.end)
+        if state is None:
+            state = self._windows[window.end] = self._compute(window)
+            if len(self._windows) > _WINDOWS_CACHED:
+                self._windows.popitem(last=False)
+        return state
+
+    def pane_state(self, pane: int) -> State:
+        """All partitions' contributions to one sealed pane, in partition order."""
+        state = self._folded.get(pane)
+        if state is None:
+            state = self._folded[pane] = self._fold(sorted(self._seals.get(pane, {}).items()))
+        return state
+
+    def _compute(self, window: Window) -> State:
+        panes = self.handle.fixed.panes(window)
+        if self.handle.accumulate:
+            return self._fold(self._newest(panes[-1]))
+        if len(panes) == 1:
+            return self.pane_state(panes[0])
+        if self._slide is None or window.end < self._slide_end:
+            self._slide = Slide(self._aggregate, len(panes))
+            self._slide_end = window.start
+        inside = self.between(max(self._slide_end, window.start), window.end)
+        for pane in inside:
+            self._slide.push(pane, self.pane_state(pane))
+        self._slide.push(panes[-1], None) if panes[-1] not in self._seals else None
+        self._slide_end = window.end
+        return self._slide.state()
+
+    def _newest(self, pane: int) -> list[tuple[int, bytes]]:
+        """Each partition's newest seal at or before a pane: with `accumulate`, absence means unchanged."""
+        newest = dict(self._bases)
+        for partition, panes in self._by_partition.items():
+            where = bisect_right(panes, pane)
+            if where:
+                newest[partition] = self._seals[panes[where - 1]][partition]
+        return sorted(newest.items())
+
+    def _fold(self, seals: list[tuple[int, bytes]]) -> State:
+        state: State | None = None
+        for _, payload in seals:
+            part = self._aggregate.decode(payload)
+            state = part if state is None else self._aggregate.merge(state, part)
+        return self._aggregate.zero(1) if state is None else state
+
+    def trim(self, limit: int) -> int:
+        """Drops the panes whose last window ends at or before `limit`; says how many. Bases stay."""
+        if limit <= self.trimmed_to:
+            return 0
+        self.trimmed_to = limit
+        dropped = 0
+        while self.present and self.handle.window.pane_needed_until(self.present[0]) <= limit:
+            pane = self.present.pop(0)
+            seals = self._seals.pop(pane)
+            self._folded.pop(pane, None)
+            if self.handle.accumulate:
+                self._bases.update(seals)
+                for partition in seals:
+                    self._by_partition[partition].pop(0)
+            dropped += 1
+        return dropped
+
+    def snapshot(self) -> object:
+        """The resume state, for the codec."""
+        return self.trimmed_to, self._seals, self._bases
+
+    def restore(self, resume: tuple[int, dict[int, dict[int, bytes]], dict[int, bytes]]) -> None:
+        self.trimmed_to, seals, self._bases = resume
+        for pane, partitions in seals.items():
+            for partition, payload in partitions.items():
+                self.add(pane, partition, payload)
+
+    def bytes_held(self) -> int:
+        """The size of all seals."""
+        return sum(len(payload) for seals in self._seals.values() for payload in seals.values())
+

@@ -1,0 +1,172 @@
+"""A replica: a node's copy of all contributions and of everybody's progress.
+
+Replicas converge whatever happens to the deltas on the way: a repeated delta changes nothing, one that comes too
+early waits, and two runs of one partition must say the same (invariants: contiguous, one-value, complete-before-read,
+fixed fold, trim only what nobody needs).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holons import codec
+from holons.algebra import State
+from holons.errors import InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
+from holons.wcrdt.delta import Delta
+from holons.wcrdt.handle import Handle
+from holons.wcrdt.panes import SealedPanes
+from holons.windows import BEGINNING, Session, Window, instant_text
+
+
+class Applied(enum.Enum):
+    """What became of a delta."""
+
+    NEW = "new"
+    REPEATED = "repeated"
+    WAITING = "waiting"
+
+
+class Gap(NamedTuple):
+    """Something to ask for again: deltas wait beyond this progress."""
+
+    stage: int
+    partition: int
+    progress: int
+
+
+class Replica:
+    """All partitions' seals and progress, for the handles of one program."""
+
+    def __init__(self, handles: Sequence[Handle], partitions: int, resume: bytes | None = None) -> None:
+        self.handles = tuple(handles)
+        self.partitions = partitions
+        self.stages = 1 + max((handle.stage for handle in handles), default=0)
+        self.panes = [SealedPanes(handle) for handle in handles]
+        self.progress = [[BEGINNING] * partitions for _ in range(self.stages)]
+        self._waiting: dict[tuple[int, int], list[Delta]] = {}
+        if resume is not None:
+            self.progress, held = codec.decode(resume)
+            for panes, state in zip(self.panes, held, strict=True):
+                panes.restore(state)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def apply(self, delta: Delta) -> Applied:
+        """Takes a delta, in any order, any number of times."""
+        self._check(delta)
+        progress = self.progress[delta.stage][delta.partition]
+        if delta.start > progress:
+            self._waiting.setdefault((delta.stage, delta.partition), []).append(delta)
+            return Applied.WAITING
+        self._compare(delta, delta.start, min(delta.end, progress))
+        if delta.end <= progress:
+            return Applied.REPEATED
+        for seal in delta.seals:
+            if self.handles[seal.handle].window.pane_end(seal.pane) > progress:
+                self.panes[seal.handle].add(seal.pane, delta.partition, seal.payload)
+        self.progress[delta.stage][delta.partition] = delta.end
+        for waiting in sorted(self._waiting.pop((delta.stage, delta.partition), []), key=lambda other: other.start):
+            self.apply(waiting)
+        return Applied.NEW
+
+    def _check(self, delta: Delta) -> None:
+        if not (0 <= delta.stage < self.stages and 0 <= delta.partition < self.partitions and delta.start < delta.end):
+            raise InvariantBroken(
+                f"contiguous: a delta for stage {delta.stage}, partition {delta.partition}, ({delta.start}, {delta.end}]",
+                hint="the sync stream belongs to another program, or the job's partitions changed",
+            )
+        for seal in delta.seals:
+            handle = self.handles[seal.handle] if 0 <= seal.handle < len(self.handles) else None
+            inside = handle is not None and delta.start < handle.window.pane_end(seal.pane) <= delta.end
+            if handle is None or handle.stage != delta.stage or not inside:
+                raise InvariantBroken(f"contiguous: a seal outside of its delta's interval: {seal.handle}, {seal.pane}")
+
+    def _compare(self, delta: Delta, start: int, end: int) -> None:
+        """One-value: where a delta says again what is known, it must say the same, presence and absence alike."""
+        if start >= end:
+            return
+        theirs = {(seal.handle, seal.pane): seal.payload for seal in delta.seals}
+        for index, panes in enumerate(self.panes):
+            if panes.handle.stage != delta.stage:
+                continue
+            known = set(panes.between(max(start, panes.trimmed_to), end))
+            told = {
+                pane
+                for handle, pane in theirs
+                if handle == index and max(start, panes.trimmed_to) < panes.handle.window.pane_end(pane) <= end
+            }
+            for pane in known | told:
+                if panes.get(pane, delta.partition) != theirs.get((index, pane)):
+                    raise self._different(index, pane, delta.partition)
+
+    def _different(self, index: int, pane: int, partition: int) -> NondeterministicProgram:
+        window = self.handles[index].window
+        return NondeterministicProgram(
+            "one-value: two runs of one partition sealed different contributions",
+            hint="look for wall-clock time, randomness, peek(), set order, or effects that depend on where a batch ends",
+            handle=self.handles[index].name,
+            partition=partition,
+            window=Window(window.pane_end(pane) - window.pane_us, window.pane_end(pane)),
+        )
+
+    def gaps(self) -> list[Gap]:
+        """Where deltas wait for one that is missing."""
+        return [Gap(stage, partition, self.progress[stage][partition]) for stage, partition in sorted(self._waiting)]
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def watermark(self, stage: int) -> int:
+        """The global watermark of a stage: the least progress of its partitions."""
+        return min(self.progress[stage], default=BEGINNING)
+
+    def completed(self, index: int, window: Window) -> bool:
+        """Whether every partition has sealed the window."""
+        return self.watermark(self.handles[index].stage) >= window.end
+
+    def state(self, index: int, window: Window) -> State:
+        """The folded state of a completed window."""
+        handle = self.handles[index]
+        handle.fixed.check(window)
+        if not self.completed(index, window):
+            behind = [p for p, progress in enumerate(self.progress[handle.stage]) if progress < window.end]
+            raise WindowNotCompleted(
+                f"complete-before-read: {handle.name} {window} is not sealed by partitions {behind}",
+                hint="read it in on_window, or `await handle.completed(window)`; `peek` returns None instead",
+            )
+        if not handle.accumulate and window.end <= self.panes[index].trimmed_to:
+            raise WindowTrimmed(
+                f"{handle.name} {window} was trimmed, up to {instant_text(self.panes[index].trimmed_to)}",
+                hint='keep more: h.WCRDT(..., keep="1h")',
+            )
+        return self.panes[index].state(window)
+
+    def value(self, index: int, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """The value of a completed window, the same on every replica."""
+        return self.handles[index].aggregate.value(self.state(index, window))
+
+    # --- trimming and resuming -------------------------------------------------------------------------------------
+
+    def trim(self, processed: int, emitted: Sequence[int]) -> int:
+        """Drops what nobody needs; says how many panes.
+
+        `processed` is a watermark that all durable process records have passed, `emitted` the same for the windows
+        that all durable window records have emitted, by stage. A later stage may still read an earlier one.
+        """
+        dropped = 0
+        for panes in self.panes:
+            handle = panes.handle
+            read_from = min(emitted[handle.stage :])
+            limit = emitted[handle.stage] if isinstance(handle.window, Session) else min(processed, read_from)
+            if limit > BEGINNING:
+                dropped += panes.trim(limit - handle.keep_us)
+        return dropped
+
+    def snapshot(self) -> bytes:
+        """The resume state; deltas that wait are not part of it, they will be asked for again."""
+        return codec.encode((self.progress, [panes.snapshot() for panes in self.panes]))
+
+    def bytes_held(self) -> int:
+        """The size of all seals."""
+        return sum(panes.bytes_held() for panes in self.panes)

@@ -1,0 +1,87 @@
+"""Sessions, stitched from completed panes.
+
+A pane holds one fragment per key: first event, last event, partial. Fragments less than a gap apart belong to one
+session, whichever partitions they came from. A session is over once everything before `last + gap` is known; then it
+waits in `closed`, in the order (end, start, key), to be emitted.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import Any, NamedTuple
+
+from holons.algebra import Aggregate, State
+from holons.algebra.aggregate import pick
+from holons.algebra.maps import cell_of
+from holons.wcrdt.handle import Handle
+from holons.wcrdt.panes import SealedPanes
+from holons.windows import BEGINNING, Session, Window
+
+
+class Open(NamedTuple):
+    """A session that may still grow."""
+
+    first: int
+    last: int
+    state: State
+
+
+class Sessions:
+    """The sessions of one handle, as far as completed panes tell."""
+
+    def __init__(self, handle: Handle, resume: Any | None = None) -> None:  # noqa: ANN401 - from the codec
+        assert isinstance(handle.window, Session)
+        self._gap_us = handle.window.gap_us
+        self._aggregate: Aggregate[Any] = handle.aggregate
+        self._fragment = handle.fragment
+        self.stitched_to = BEGINNING
+        self.open: dict[int | str, Open] = {}
+        self.closed: list[tuple[tuple[int, int, int | str], State]] = []
+        if resume is not None:
+            self.stitched_to, still_open, closed = resume
+            self.open = {key: Open(*session) for key, session in still_open.items()}
+            self.closed = [(tuple(order), state) for order, state in closed]
+
+    def stitch(self, panes: SealedPanes, upto: int) -> None:
+        """Takes in all panes that end at or before `upto`, and closes what has ended by then."""
+        if upto <= self.stitched_to:
+            return
+        for pane in panes.between(self.stitched_to, upto):
+            self._take_in(panes.pane_state(pane))
+        self.stitched_to = upto
+        for key in [key for key, session in self.open.items() if session.last + self._gap_us <= upto]:
+            self._close(key)
+
+    def _take_in(self, pane: State) -> None:
+        keys, fragments = cell_of(pane)
+        parts = {name: (aggregate, state) for name, aggregate, state in self._fragment.parts(fragments)}
+        firsts, lasts = (aggregate.values(state).tolist() for aggregate, state in (parts["first"], parts["last"]))
+        partials = parts["partial"][1]
+        for place, key in enumerate(keys.tolist()):
+            first, last, state = firsts[place], lasts[place], pick(partials, place)
+            session = self.open.get(key)
+            if session is not None and first - session.last >= self._gap_us:
+                self._close(key)
+                session = None
+            if session is not None:
+                first, state = session.first, self._aggregate.merge(session.state, state)
+            self.open[key] = Open(first, last, state)
+
+    def _close(self, key: int | str) -> None:
+        session = self.open.pop(key)
+        insort(self.closed, ((session.last + self._gap_us, session.first, key), session.state), key=lambda item: item[0])
+
+    def next_closed(self) -> Window | None:
+        """The next session to emit."""
+        if not self.closed:
+            return None
+        end, start, key = self.closed[0][0]
+        return Window(start, end, key)
+
+    def take(self) -> State:
+        """The state of the next session to emit, which is thereby gone."""
+        return self.closed.pop(0)[1]
+
+    def snapshot(self) -> object:
+        """The resume state, for the codec."""
+        return self.stitched_to, self.open, self.closed

@@ -1,0 +1,37 @@
+"""What all tests share: how long properties are tried, and which tests run when.
+
+Properties run quickly and always alike (`quick`); `make verify` tries many more, new ones each time (`thorough`).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Verbosity, settings
+
+_PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+settings.register_profile(
+    "quick", max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=_PATIENT
+)
+settings.register_profile(
+    "thorough",
+    max_examples=2_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_PATIENT,
+    verbosity=Verbosity.normal,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests only when asked for; Spark tests all in one process, so that they share its session."""
+    thorough = os.environ.get("HOLONS_VERIFY") == "1"
+    for item in items:
+        if item.get_closest_marker("slow") and not thorough:
+            item.add_marker(pytest.mark.skip(reason="slow: runs with HOLONS_VERIFY=1 (make verify)"))
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -1,0 +1,81 @@
+"""Key columns against Python's sets and dictionaries."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holons.algebra import keys
+from holons.codec import encode
+from holons.errors import BadElement
+
+INTEGERS = st.one_of(
+    st.lists(st.integers(-5, 5)), st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.integers(2000, 9000))
+)
+TEXTS = st.lists(st.text(max_size=4))
+EITHER = st.one_of(INTEGERS, TEXTS)
+PAIRS = st.one_of(st.tuples(INTEGERS, INTEGERS), st.tuples(TEXTS, TEXTS), st.tuples(EITHER, st.just([])))
+
+
+def column(values):
+    return pl.Series(values, dtype=pl.String) if any(isinstance(v, str) for v in values) else np.array(values, np.int64)
+
+
+@given(EITHER)
+def test_codes_lead_back_to_the_rows_and_the_table_is_ascending(values):
+    coded = keys.encode(column(values), len(values))
+    assert coded.keys[coded.codes].tolist() == values
+    table = coded.keys.tolist()
+    assert table == sorted(set(table))
+    assert keys.distinct(column(values), len(values)).tolist() == sorted(set(values))
+
+
+@given(EITHER)
+def test_equal_sets_have_equal_bytes(values):
+    expected = encode(keys.of(values))
+    assert encode(keys.of(reversed(values))) == expected
+    assert encode(keys.distinct(column(values), len(values))) == expected
+
+
+@given(PAIRS)
+def test_align_is_the_union_with_places(pair):
+    a, b = map(keys.of, pair)
+    merged, left, right = keys.align(a, b)
+    assert merged.tolist() == sorted(set(a.tolist()) | set(b.tolist())) == keys.union(b, a).tolist()
+    assert merged[left].tolist() == a.tolist()
+    assert merged[right].tolist() == b.tolist()
+    assert keys.same(a, b) == (a.tolist() == b.tolist())
+
+
+@given(PAIRS)
+def test_positions_are_those_of_a_dictionary(pair):
+    table, wanted = keys.of(pair[0]), column(pair[1])
+    wanted = np.array(wanted.to_list(), dtype=keys.TEXT) if isinstance(wanted, pl.Series) else wanted
+    places = {key: place for place, key in enumerate(table.tolist())}
+    assert keys.positions(table, wanted).tolist() == [places.get(key, -1) for key in pair[1]]
+    assert [keys.position(table, key) for key in pair[1]] == [places.get(key, -1) for key in pair[1]]
+
+
+@given(PAIRS)
+def test_a_finder_finds_all_or_none(pair):
+    table, wanted = keys.of(pair[0]), keys.of(pair[1])
+    found = keys.Finder(table).find(wanted)
+    if set(wanted.tolist()) <= set(table.tolist()):
+        assert table[found].tolist() == wanted.tolist()
+    else:
+        assert found is None
+
+
+def test_a_scalar_key_a_boolean_key_and_a_sliced_series():
+    assert keys.encode("x", 2).codes.tolist() == [0, 0]
+    assert keys.distinct(np.array([True, True]), 2).tolist() == [1]
+    assert keys.distinct(pl.Series(["z", "b", "a"]).slice(1), 2).tolist() == ["a", "b"]
+
+
+def test_what_cannot_be_a_key_says_so():
+    with pytest.raises(BadElement, match="float"):
+        keys.encode(np.array([1.5]), 1)
+    for mixing in (lambda: keys.of([1, "a"]), lambda: keys.align(keys.of([1]), keys.of(["a"]))):
+        with pytest.raises(BadElement, match="integer keys and string keys"):
+            mixing()

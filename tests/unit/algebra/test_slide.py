@@ -1,0 +1,96 @@
+"""Sliding against merging the panes from scratch, byte for byte."""
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holons.algebra import GCounter, Groups, rows_of, slide
+from holons.algebra.maps import MergeMap
+from holons.algebra.product import Product
+from holons.algebra.registers import MaxRegister
+from holons.algebra.slide import Slide
+from holons.algebra.sums import Average, Sum
+from holons.errors import BadWindow
+
+KEYS = st.one_of(st.integers(0, 6), st.sampled_from([-(2**60), 2**60]))
+BOTH = Product(a=MergeMap(Average("float")), b=MergeMap(MaxRegister("int")))
+CASES = {
+    "counter": (GCounter(), st.integers(0, 9)),
+    "average": (Average("float"), st.floats(-1e9, 1e9)),
+    "maximum": (MaxRegister("int"), st.integers(-99, 99)),
+    "map of counters": (MergeMap(GCounter()), st.tuples(KEYS, st.integers(0, 3))),
+    "map of words": (MergeMap(Sum("int")), st.tuples(st.sampled_from("abcdef"), st.integers(-3, 3))),
+    "map of maxima": (MergeMap(MaxRegister("int")), st.tuples(KEYS, st.integers(0, 3))),
+    "map of maps": (MergeMap(MergeMap(GCounter())), st.tuples(KEYS, KEYS, st.integers(0, 3))),
+    "product": (BOTH, st.tuples(KEYS, st.integers(0, 3))),
+}
+
+
+def pane_of(aggregate, elements):
+    if elements and isinstance(elements[0], tuple):
+        return aggregate.fold(Groups.single(len(elements)), rows_of(tuple(map(list, zip(*elements, strict=True)))))
+    return aggregate.fold(Groups.single(len(elements)), rows_of(list(elements)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_slide_has_the_bytes_of_merging_from_scratch(name, monkeypatch):
+    monkeypatch.setattr(slide, "_SPARE_KEYS", 0)
+    aggregate, element = CASES[name]
+    steps = st.tuples(st.sampled_from([1, 1, 1, 2, 3, 10**15]), st.lists(element, max_size=4))
+
+    @given(st.integers(1, 5), st.lists(steps, max_size=14))
+    def check(panes, history):
+        sliding, index, held, seen = Slide(aggregate, panes), 0, {}, []
+        for gap, elements in history:
+            index += gap
+            pane = pane_of(aggregate, elements) if elements else None
+            sliding.push(index, pane)
+            held[index] = pane if pane is not None else aggregate.zero(1)
+            window = [held[at] for at in sorted(held) if index - panes < at <= index]
+            expected = aggregate.encode(reduce(aggregate.merge, window, aggregate.zero(1)))
+            state = sliding.state()
+            assert aggregate.encode(state) == expected
+            seen.append((state, expected))
+        for state, expected in seen:  # nothing handed out was changed afterwards
+            assert aggregate.encode(state) == expected
+        for at, pane in held.items():
+            assert at <= index
+            assert pane[0] is not None
+
+    check()
+
+
+def test_panes_handed_in_are_not_changed():
+    aggregate = MergeMap(GCounter())
+    panes = [pane_of(aggregate, [(key, 1) for key in keys]) for keys in ([1, 2], [1, 2], [2, 3], [1, 2])]
+    before = [aggregate.encode(pane) for pane in panes]
+    sliding = Slide(aggregate, 2)
+    for index, pane in enumerate(panes):
+        sliding.push(index, pane)
+        sliding.state()
+    assert [aggregate.encode(pane) for pane in panes] == before
+
+
+def test_every_way_is_taken():
+    kinds = {name: type(Slide(aggregate, 1)._sum).__name__ for name, (aggregate, _) in CASES.items()}
+    assert set(kinds.values()) == {"_Subtracting", "_TwoStacks", "_CountingKeys", "_FieldByField"}
+    assert kinds["map of words"] == "_CountingKeys"
+
+
+def test_dense_keys_stay_in_place():
+    aggregate = MergeMap(GCounter())
+    sliding = Slide(aggregate, 3)
+    for index in range(6):
+        keys = np.arange(1000) if index % 2 else np.arange(0, 1000, 2)
+        sliding.push(index, aggregate.fold(Groups.single(len(keys)), rows_of((keys, 1))))
+    value = aggregate.value(sliding.state())
+    assert value[0] == 3
+    assert value[1] == 2
+
+
+def test_a_window_has_panes():
+    with pytest.raises(BadWindow):
+        Slide(GCounter(), 0)

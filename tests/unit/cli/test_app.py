@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+
+import holons.cli
+from holons.cli import main
+from holons.errors import BadWindow, HolonsError, InvariantBroken, ProgramFailed
+
+RECORD = {"bench": "kernels", "case": "max", "system": "holons", "metric": "rate", "value": 1.5, "unit": "rows/s"}
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    return code if isinstance(code, int) else 0
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
+    """Takes the place of the demo, and tells how it was called."""
+    calls: list[dict] = []
+    stand_in = ModuleType("holons.cli.demo")
+    vars(stand_in)["main"] = lambda **options: calls.append(options)
+    monkeypatch.setitem(sys.modules, "holons.cli.demo", stand_in)
+    monkeypatch.setattr(holons.cli, "demo", stand_in, raising=False)
+    return calls
+
+
+@pytest.fixture
+def failing_demo(demo: list[dict], monkeypatch: pytest.MonkeyPatch):
+    """A demo that raises what it is given."""
+
+    def fail_with(error: HolonsError, cause: Exception | None = None) -> None:
+        def fail(**options: object) -> None:
+            raise error from cause
+
+        monkeypatch.setattr(sys.modules["holons.cli.demo"], "main", fail)
+
+    return fail_with
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Takes the place of the kernel benchmark."""
+    room, stand_in = ModuleType("holons.bench"), ModuleType("holons.bench.kernels")
+    vars(room)["kernels"] = stand_in
+    vars(stand_in).update(run=lambda events, *, repeat, progress: [RECORD | {"value": events * repeat}], show=print)
+    monkeypatch.setitem(sys.modules, "holons.bench", room)
+    monkeypatch.setitem(sys.modules, "holons.bench.kernels", stand_in)
+    return stand_in
+
+
+def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]):
+    assert run("--help") == 0
+    told = capsys.readouterr().out
+    for word in ("demo", "bench", "version", "--debug", "Examples"):
+        assert word in told
+
+
+@pytest.mark.parametrize("command", [["demo"], ["bench", "kernels"]])
+def test_each_command_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]):
+    assert run(*command, "--help") == 0
+    assert f"holons {' '.join(command)}" in capsys.readouterr().out.split("Examples")[1]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    assert run("version") == 0
+    assert capsys.readouterr().out.startswith("holons 0.")
+
+
+def test_the_demo_runs_on_spark_unless_told_otherwise(demo: list[dict]):
+    assert run("demo") == 0
+    assert run("demo", "--events", "5", "--partitions", "2", "--no-spark") == 0
+    assert [call["spark"] for call in demo] == [True, False]
+    assert demo[1] == {"events": 5, "partitions": 2, "spark": False}
+
+
+def test_an_option_that_makes_no_sense_is_refused(demo: list[dict]):
+    assert run("demo", "--partitions", "0") == 2
+    assert demo == []
+
+
+@pytest.mark.parametrize("kind", [BadWindow, InvariantBroken])
+def test_an_error_is_told_plainly(kind: type[HolonsError], failing_demo, capsys: pytest.CaptureFixture[str]):
+    failing_demo(kind("no [bold] window", hint="use [1s]", job="q7"))
+    assert run("demo") == 1
+    assert capsys.readouterr().err == "error: no [bold] window (job q7)\n  hint: use [1s]\n"
+
+
+def test_the_cause_of_an_error_is_told(failing_demo, capsys: pytest.CaptureFixture[str]):
+    failing_demo(ProgramFailed("the program raised", partition=3), ZeroDivisionError("division by zero"))
+    assert run("demo") == 1
+    told = capsys.readouterr().err
+    assert told == "error: the program raised (partition 3)\n  cause: ZeroDivisionError: division by zero\n"
+
+
+def test_debug_lets_the_error_through(failing_demo):
+    failing_demo(InvariantBroken("void"))
+    with pytest.raises(InvariantBroken):
+        main(["--debug", "demo"])
+
+
+def test_debug_may_come_from_the_environment(failing_demo, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOLONS_DEBUG", "1")
+    failing_demo(BadWindow("void"))
+    with pytest.raises(BadWindow):
+        main(["demo"])
+
+
+def test_bench_writes_flat_records_to_standard_output(kernels: ModuleType, capsys: pytest.CaptureFixture[str]):
+    assert run("bench", "kernels", "--events", "10", "--repeat", "2", "--json", "-") == 0
+    assert json.loads(capsys.readouterr().out) == [RECORD | {"value": 20}]
+
+
+def test_bench_writes_flat_records_to_a_file(kernels: ModuleType, tmp_path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "kernels.json"
+    assert run("bench", "kernels", "--events", "10", "--repeat", "2", "--json", str(file)) == 0
+    assert json.loads(file.read_text()) == [RECORD | {"value": 20}]
+    assert capsys.readouterr().out == ""
+
+
+def test_bench_shows_a_table_otherwise(kernels: ModuleType, capsys: pytest.CaptureFixture[str]):
+    assert run("bench", "kernels") == 0
+    assert "rows/s" in capsys.readouterr().out
