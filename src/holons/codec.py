@@ -38,7 +38,10 @@ _encoder = msgspec.msgpack.Encoder()
 
 def encode(value: object) -> bytes:
     """The canonical bytes of `value`: None, bool, int, float, str, bytes, datetime, list, tuple, set, dict, NumPy array."""
-    return _encoder.encode(_prepare(value))
+    try:
+        return _encoder.encode(_prepare(value))
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise CodecError(f"this value has no canonical bytes: {error}", hint="text must be Unicode, nesting shallow") from error
 
 
 def decode(data: bytes | memoryview) -> Any:  # noqa: ANN401 - the value is whatever was encoded
@@ -47,7 +50,7 @@ def decode(data: bytes | memoryview) -> Any:  # noqa: ANN401 - the value is what
         return _decoder.decode(data)
     except CodecError:
         raise
-    except (msgspec.DecodeError, ValueError, TypeError, EOFError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise CodecError(
             f"these {len(data)} bytes are not a value of ours: {error}",
             hint="the data is damaged, or was written by something else",
@@ -60,7 +63,7 @@ def _prepare(value: object) -> object:
     if value is None or kind in (bool, str, bytes):
         return value
     if kind is int:
-        return value if -(2**63) <= value < 2**64 else _extension(_BIG_INT, str(value))  # type: ignore[operator]
+        return value if -(2**63) <= value < 2**64 else _extension(_BIG_INT, _big(value))  # type: ignore[operator,arg-type]
     if kind is float:
         return _canonical_float(value)  # type: ignore[arg-type]
     preparer = _PREPARERS.get(kind)
@@ -74,6 +77,10 @@ def _prepare(value: object) -> object:
         f"a {kind.__name__} has no canonical bytes",
         hint="use None, bool, int, float, str, bytes, datetime, list, tuple, set, dict or a NumPy array",
     )
+
+
+def _big(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
 def _canonical_float(value: float) -> float:
@@ -99,17 +106,18 @@ def _prepare_array(array: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
     if isinstance(array.dtype, np.dtypes.StringDType):
         return _extension(_STRINGS, array.tolist())
     if array.dtype.kind == "O":
-        return _extension(_OBJECTS, [_prepare(item) for item in array.tolist()])
+        return _extension(_OBJECTS, [list(array.shape), [_prepare(item) for item in array.ravel()]])
     if array.dtype.char not in _PLAIN_DTYPES:
         raise CodecError(f"an array of {array.dtype} has no canonical bytes", hint="use integers, floats, bools or strings")
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), np.nan, array + 0.0)
-    body = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return _extension(_ARRAY, [body.dtype.str, list(body.shape), body.tobytes()])
+    body = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return _extension(_ARRAY, [body.dtype.str, list(array.shape), body.tobytes()])
 
 
 def _prepare_datetime(value: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
-    return _extension(_DATETIME, value.isoformat())
+    same_instant = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+    return _extension(_DATETIME, same_instant.isoformat())
 
 
 _PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
@@ -139,9 +147,10 @@ def _restore(code: int, body: memoryview) -> object:
     if code == _STRINGS:
         return np.array(inner, dtype=np.dtypes.StringDType())
     if code == _OBJECTS:
-        return object_array(inner)
+        shape, items = inner
+        return object_array(items).reshape(shape)
     if code == _BIG_INT:
-        return int(inner)
+        return int.from_bytes(inner, "little", signed=True)
     if code == _DATETIME:
         return datetime.datetime.fromisoformat(inner)
     raise CodecError(f"unknown extension {code}", hint="the data was written by a newer version")

@@ -29,7 +29,7 @@ V_co = TypeVar("V_co", covariant=True)
 L = TypeVar("L")
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-State: TypeAlias = "tuple[npt.NDArray[np.generic], ...]"
+State: TypeAlias = "tuple[np.ndarray, ...]"
 """The states of n groups: columns whose first dimension is n. Never changed in place once handed out."""
 
 

@@ -55,18 +55,18 @@ class Call:
     def __init__(
         self,
         events: Events,
-        before: Callable[[], IntArray],
+        watermarks: Callable[[], IntArray],
         values: dict[str, Any],
-        watermark: int,
+        sealed_to: int,
         by_hand: int,
     ) -> None:
         self.events = events
-        self.watermark = watermark
+        self.sealed_to = sealed_to
         self.row: int | None = None
         self.locals: dict[str, Any] = {}
         self.awaited: set[Wanted] = set()
         self._values = values
-        self._before = before
+        self._watermarks = watermarks
         self._by_hand = by_hand
         self._inserts: list[tuple[int, Rows, bool]] = []
         self._singles: dict[int, list[tuple[object, int, int]]] = {}
@@ -143,7 +143,7 @@ class Call:
     def _check_times(self, handle: Handle, rows: Rows) -> None:
         if int(rows.ts.max()) >= TIME_LIMIT or int(rows.ts.min()) <= -TIME_LIMIT:
             raise BadElement(f"{handle.name}: an insert at a time out of range", hint="times are microseconds since 1970")
-        watermarks = np.maximum(self._before(), self._by_hand_before())[self._positions(rows.origin)]
+        watermarks = np.maximum(self._watermarks(), self._by_hand_before())[self._positions(rows.origin)]
         below = np.flatnonzero(rows.ts < watermarks)
         if len(below):
             row = int(below[0])
@@ -223,7 +223,7 @@ class ProcessScope:
         if not self._layout.asynchronous:
             raise WrongScope("`completed` in a plain process", hint="write `async def process`, and await it")
         index, described = self._handle(handle)
-        check_awaitable(self._layout, described, window, self._call().watermark)
+        check_awaitable(self._layout, described, window, self._call().sealed_to)
         return Completed(Wanted(index, window))
 
     def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
@@ -280,16 +280,16 @@ class ProcessScope:
             )
 
 
-def check_awaitable(layout: Layout, handle: Handle, window: Window, watermark: int) -> None:
+def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: int) -> None:
     """An await is legal exactly if this partition has sealed the window itself, for every cut of its log."""
     if not handle.shared or not isinstance(handle.window, FixedSpec):
         kind = "a session" if isinstance(handle.window, Session) else "a WLocal"
         raise WrongScope(f"{handle.name} is {kind}, which cannot be awaited", hint="read it in on_window")
     handle.fixed.check(window)
-    reached = layout.reach(handle.stage, watermark)
+    reached = layout.reach(handle.stage, sealed_to)
     if window.end > reached:
         raise AwaitWouldDeadlock(
-            f"await of {handle.name} {window} at watermark {instant_text(watermark)}: this partition has not sealed it, "
+            f"await of {handle.name} {window} when sealed up to {instant_text(reached)}: this partition has not sealed it, "
             "so it would wait for itself",
             hint="await an earlier window: `handle.window.before(window)` for the one before an event's own",
         )

@@ -144,7 +144,7 @@ class ProcessPart:
         if piece.frame is None:
             self.state.watermark = max(self.state.watermark, piece.mark)
             self.state.offset = piece.offset + 1
-            self._seal()
+            self._seal(self.watermark)
             return True
         begun = self._begin(piece.frame, piece.offset)
         self._begun = begun
@@ -155,25 +155,28 @@ class ProcessPart:
         clock = EventClock(self.input.disorder_us, self.state.watermark)
         observed = clock.observe(ts if valid is None else ts[valid])
         if self.layout.asynchronous:
-            cuts = seal_points(observed.before(), self.layout.specs(0))
+            watermarks = observed.watermarks()
+            cuts = seal_points(watermarks, self.layout.specs(0))
             if len(cuts):  # seals happen between calls: the other pieces wait for their turn
                 edges = [*(cuts if valid is None else np.flatnonzero(valid)[cuts]).tolist(), len(frame)]
                 rest = [_Slice(frame.slice(a, b - a), offset + a) for a, b in zip(edges, edges[1:], strict=False)]
                 self._todo.extendleft(reversed(rest))
                 return self._begin(frame.slice(0, edges[0]), offset)
+            if len(watermarks):  # its first row may seal windows, which the call may then await
+                self._seal(max(int(watermarks[0]), self.state.by_hand))
         set_aside: list[tuple[str, pl.DataFrame]] = []
         everything = Origin(self.partition, offset, len(frame))
-        origin, before = everything, observed.before
+        origin, watermarks_at = everything, observed.watermarks
         if valid is not None:
             set_aside.append((DEAD, _with_offsets(frame, everything, ~valid, self._reason(frame))))
             frame, ts, origin = frame.filter(valid), ts[valid], origin.take(valid)
         if observed.late is not None:
             set_aside.append((LATE, _with_offsets(frame, origin, observed.late)))
             on_time = ~observed.late
-            watermarks = observed.before()[on_time]
-            frame, ts, origin, before = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: watermarks
+            left = observed.watermarks()[on_time]
+            frame, ts, origin, watermarks_at = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: left
         events = Events(frame, Times(ts, origin, own=True), self.input.stream)
-        call = Call(events, before, self.state.locals, self.watermark, self.state.by_hand)
+        call = Call(events, watermarks_at, self.state.locals, self.state.sealed_to, self.state.by_hand)
         return _Begun(call, clock, offset + everything.count, set_aside)
 
     def _times(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
@@ -256,11 +259,11 @@ class ProcessPart:
             self.outputs += number(channel, self.partition, state.ordinals, made)
         state.locals.update(call.locals)
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
-        self._seal()
+        self._seal(self.watermark)
 
-    def _seal(self) -> None:
+    def _seal(self, watermark: int) -> None:
         """Sends what the clock has passed: one delta for every crossed window end, even if empty."""
-        end = self.layout.boundary(0, self.watermark)
+        end = self.layout.boundary(0, watermark)
         if end <= self.state.sealed_to:
             return
         seals = seal_up_to(self.contributions, end, self.local_panes)

@@ -159,26 +159,24 @@ class _Partition:
     def _script(self, log: Log, rows_per_call: int) -> Generator[_Await, None, None]:
         """The whole life of the partition; yields where it has to wait."""
         offset = 0
-        pending: list[tuple[int, int, dict[str, Any]]] = []
-        frames: list[pl.DataFrame] = []
+        pending: list[tuple[int, int, int, pl.DataFrame]] = []
 
         def flush() -> Generator[_Await, None, None]:
             if pending:
-                yield from self._call(pl.concat(frames), [at for at, _, _ in pending], [ts for _, ts, _ in pending])
+                self.clocks[0] = max(self.clocks[0], pending[0][2])  # the first row may seal windows
+                yield from self._call([row for *_, row in pending], [at for at, *_ in pending], [p[1] for p in pending])
                 pending.clear()
-                frames.clear()
-                self._seal()
+            self.clocks[0] = max(self.clocks[0], self.event_clock)
 
         for item in log:
             if isinstance(item, Mark):
                 yield from flush()
                 self.event_clock = max(self.event_clock, item.ts)
-                self._seal()
+                yield from flush()
                 offset += 1
                 continue
             frame = item if isinstance(item, pl.DataFrame) else pl.DataFrame(pl.from_arrow(item))
-            times = event_times(frame[self.given.time], self.given.stream).to_list()
-            for position, ts in enumerate(times):
+            for position, ts in enumerate(event_times(frame[self.given.time], self.given.stream).to_list()):
                 row = frame.slice(position, 1)
                 if ts is None or not -TIME_LIMIT < ts < TIME_LIMIT:
                     name = self.given.time
@@ -187,23 +185,24 @@ class _Partition:
                 elif ts < self.event_clock:
                     self._set_aside("late", row, offset, None)
                 else:
-                    if len(pending) >= rows_per_call or (self.layout.asynchronous and self._crosses()):
+                    clock = max(self.event_clock, ts - self.given.disorder_us)
+                    if len(pending) >= rows_per_call or (self.layout.asynchronous and pending and self._crosses(clock)):
                         yield from flush()
-                    pending.append((offset, ts, {}))
-                    frames.append(row)
-                    self.event_clock = max(self.event_clock, ts - self.given.disorder_us)
+                    pending.append((offset, ts, clock, row))
+                    self.event_clock = clock
                 offset += 1
         yield from flush()
 
-    def _crosses(self) -> bool:
-        """Whether some window was sealed since the last call: then a new call must begin."""
-        return self.layout.boundary(0, self.event_clock) != self.layout.boundary(0, self.clocks[0])
+    def _crosses(self, clock: int) -> bool:
+        """Whether a clock seals some window that the last row's did not: then a new call must begin."""
+        return any(spec.boundary(clock) != spec.boundary(self.event_clock) for spec in self.layout.specs(0))
 
     def _set_aside(self, channel: str, row: pl.DataFrame, offset: int, reason: str | None) -> None:
         values = row.to_dicts()[0] | {"_offset": offset}
         self.world.emit(channel, self.number, [values | ({"_reason": reason} if reason else {})])
 
-    def _call(self, frame: pl.DataFrame, offsets: list[int], times: list[int]) -> Generator[_Await, None, None]:
+    def _call(self, rows: list[pl.DataFrame], offsets: list[int], times: list[int]) -> Generator[_Await, None, None]:
+        frame = pl.concat(rows)
         index = np.array(offsets, dtype=np.int64)
         origin = Origin(self.number, 0, len(index), index)
         events = Events(frame, Times(np.array(times, dtype=np.int64), origin, own=True), self.given.stream)
@@ -229,9 +228,6 @@ class _Partition:
             if not wait.ready():
                 yield wait
             answer = wait.value()
-
-    def _seal(self) -> None:
-        self.clocks[0] = max(self.clocks[0], self.event_clock)
 
     # --- windows out -----------------------------------------------------------------------------------------------
 

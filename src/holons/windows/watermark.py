@@ -1,7 +1,7 @@
 """Watermarks and lateness, by row position.
 
-The watermark before row i is the largest time among the rows before it, less the allowed disorder, or the newest
-mark if that is later. Row i is late exactly if its time lies below that. Nothing here depends on how the log was
+The watermark at row i is the largest time among the rows up to and including it, less the allowed disorder, or the
+newest mark if that is later. Row i is late exactly if its time lies below that; a row is never late by itself. Nothing here depends on how the log was
 cut into batches (invariant: batch-blind); marks have their own place in the log (invariant: logged idleness).
 """
 
@@ -29,21 +29,16 @@ END = Mark(ENDING)
 
 @dataclass(frozen=True)
 class Observed:
-    """What a batch did to the clock: which rows are late (None: none), and how to find the watermark before each."""
+    """What a batch did to the clock: which rows are late (None: none), and how to find the watermark at each."""
 
     start: int
     disorder_us: int
     ts: npt.NDArray[np.int64]
-    late: npt.NDArray[np.bool_] | None
+    late: npt.NDArray[np.bool_] | None = None
 
-    def before(self) -> npt.NDArray[np.int64]:
-        """The watermark before each row."""
-        watermarks = np.empty(len(self.ts), dtype=np.int64)
-        if len(self.ts):
-            watermarks[0] = self.start
-            np.maximum.accumulate(self.ts[:-1] - self.disorder_us, out=watermarks[1:])
-            np.maximum(watermarks, self.start, out=watermarks)
-        return watermarks
+    def watermarks(self) -> npt.NDArray[np.int64]:
+        """The watermark at each row."""
+        return np.maximum(np.maximum.accumulate(self.ts - self.disorder_us), self.start)
 
 
 class EventClock:
@@ -64,14 +59,14 @@ class EventClock:
         """Moves the clock over the valid rows of a batch."""
         start = self.watermark
         if len(ts) == 0:
-            return Observed(start, self.disorder_us, ts, None)
+            return Observed(start, self.disorder_us, ts)
         in_order = int(ts[0]) >= start and bool(np.all(ts[1:] >= ts[:-1]))
         highest = int(ts[-1]) if in_order else int(ts.max())
         self.watermark = max(start, highest - self.disorder_us)
-        observed = Observed(start, self.disorder_us, ts, None)
+        observed = Observed(start, self.disorder_us, ts)
         if in_order:
             return observed
-        late = ts < observed.before()
+        late = ts < observed.watermarks()
         return Observed(start, self.disorder_us, ts, late) if late.any() else observed
 
     def mark(self, ts: int) -> None:
@@ -79,10 +74,10 @@ class EventClock:
         self.watermark = max(self.watermark, min(ts, ENDING))
 
 
-def seal_points(before: npt.NDArray[np.int64], specs: tuple[WindowSpec, ...]) -> npt.NDArray[np.int64]:
-    """The rows before which some window was sealed since the row before: where a batch must be cut for awaits."""
-    crossed = np.zeros(max(len(before) - 1, 0), dtype=np.bool_)
+def seal_points(watermarks: npt.NDArray[np.int64], specs: tuple[WindowSpec, ...]) -> npt.NDArray[np.int64]:
+    """The rows at which some window is sealed: where a batch must be cut for awaits. The first row never counts."""
+    crossed = np.zeros(max(len(watermarks) - 1, 0), dtype=np.bool_)
     for spec in specs:
-        grid = spec.grid(before)
+        grid = spec.grid(watermarks)
         crossed |= grid[1:] != grid[:-1]
     return np.flatnonzero(crossed) + 1

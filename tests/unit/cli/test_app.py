@@ -22,10 +22,10 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
-    """Takes the place of the demo, and tells how it was called."""
+    """Takes the place of the demo, tells how it was called, and fails with 13 partitions."""
     calls: list[dict] = []
     stand_in = ModuleType("holons.cli.demo")
-    vars(stand_in)["main"] = lambda **options: calls.append(options)
+    vars(stand_in)["main"] = lambda **options: calls.append(options) or options["partitions"] != 13
     monkeypatch.setitem(sys.modules, "holons.cli.demo", stand_in)
     monkeypatch.setattr(holons.cli, "demo", stand_in, raising=False)
     return calls
@@ -78,6 +78,10 @@ def test_the_demo_runs_on_spark_unless_told_otherwise(demo: list[dict]):
     assert run("demo", "--events", "5", "--partitions", "2", "--no-spark") == 0
     assert [call["spark"] for call in demo] == [True, False]
     assert demo[1] == {"events": 5, "partitions": 2, "spark": False}
+
+
+def test_a_demo_whose_engines_disagree_fails(demo: list[dict]):
+    assert run("demo", "--partitions", "13") == 1
 
 
 def test_an_option_that_makes_no_sense_is_refused(demo: list[dict]):

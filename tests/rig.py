@@ -1,0 +1,153 @@
+"""A rig that runs a job's partitions in the worst possible way, from a seed.
+
+Logs are cut anywhere, runs are thrown away and rebuilt from older records, replicas get deltas late, twice, merged and
+out of order. Whatever it does, the outputs must be the oracle's, byte for byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import polars as pl
+
+from holons import codec
+from holons.program import Collected, Job, Output, PartitionRun, Records
+from holons.wcrdt import Delta, Replica
+from holons.windows import Mark
+
+Piece = pl.DataFrame | Mark
+PartitionLog = Sequence[Piece]
+
+
+class Rig:
+    """Some replicas, one run per partition, and a network that misbehaves."""
+
+    def __init__(self, job: Job, streams: dict[str, list[PartitionLog]], seed: int, replicas: int = 2) -> None:
+        self.random = random.Random(seed)
+        self.job = job
+        self.logs = [(index, log) for index, given in enumerate(job.inputs) for log in streams[given.stream]]
+        self.replicas = [Replica(job.layout.handles, len(self.logs)) for _ in range(replicas)]
+        self.sent: list[Delta] = []
+        self.inboxes: list[list[Delta]] = [[] for _ in range(replicas)]
+        self.rows: dict[tuple[str, int, int], bytes] = {}
+        self.records: list[list[Records]] = [[Records()] for _ in self.logs]
+        self.runs = [self._build(number, Records()) for number in range(len(self.logs))]
+
+    def _build(self, number: int, records: Records) -> PartitionRun:
+        index, _ = self.logs[number]
+        return PartitionRun(self.job, number, len(self.logs), input_index=index, resume=records)
+
+    def _replica(self, number: int) -> Replica:
+        return self.replicas[number % len(self.replicas)]
+
+    # --- one step at a time ----------------------------------------------------------------------------------------
+
+    def feed(self, number: int, rows_max: int) -> bool:
+        """Feeds the next rows (or the next mark) of a log."""
+        run, offset = self.runs[number], 0
+        position = run.process.read_to
+        for piece in self.logs[number][1]:
+            length = 1 if isinstance(piece, Mark) else len(piece)
+            if position < offset + length:
+                if isinstance(piece, Mark):
+                    run.mark(piece.ts, position)
+                else:
+                    run.feed(piece.slice(position - offset, rows_max), position)
+                return True
+            offset += length
+        return False
+
+    def work(self, number: int) -> bool:
+        """Lets a partition do something, and takes what it gives."""
+        happened = self.runs[number].work(self._replica(number))
+        outputs, deltas = self.runs[number].drain()
+        for output in outputs:
+            self._take(output)
+        for delta in deltas:
+            self.sent.append(delta)
+            for inbox in self.inboxes:
+                inbox.append(delta)
+        return happened
+
+    def _take(self, output: Output) -> None:
+        for place, row in enumerate(output.table.to_pylist(), start=output.ordinal):
+            position = (output.channel, output.partition, place)
+            data = codec.encode(row)
+            assert self.rows.setdefault(position, data) == data, f"position is identity: {position}"
+
+    def deliver(self, replica: int) -> bool:
+        """Delivers something from an inbox: any delta, perhaps twice, perhaps merged with a neighbour."""
+        inbox = self.inboxes[replica]
+        if not inbox:
+            return False
+        delta = inbox.pop(self.random.randrange(len(inbox)))
+        following = [d for d in inbox if (d.stage, d.partition, d.start) == (delta.stage, delta.partition, delta.end)]
+        if following and self.random.random() < 0.3:
+            delta = delta.then(following[0])
+        self.replicas[replica].apply(delta)
+        if self.random.random() < 0.2:
+            self.replicas[replica].apply(Delta.decode(delta.encode()))
+        return True
+
+    def lose(self, replica: int) -> None:
+        """A replica loses what was on its way, and is sent everything again: the sync stream is a log."""
+        self.inboxes[replica] = list(self.sent)
+
+    def restart_replica(self, replica: int) -> None:
+        """A replica is rebuilt from its own snapshot; deltas that waited are gone and must come again."""
+        self.replicas[replica] = Replica(self.job.layout.handles, len(self.logs), self.replicas[replica].snapshot())
+        self.lose(replica)
+
+    def store(self, number: int) -> None:
+        """Stores a checkpoint."""
+        self.records[number].append(self.runs[number].snapshot())
+
+    def crash(self, number: int) -> None:
+        """Throws a run away and rebuilds it: each of its two records may be any that was stored."""
+        stored = self.records[number]
+        process = self.random.choice(stored).process
+        self.runs[number] = self._build(number, Records(process, self.random.choice(stored).window))
+
+    # --- all of it -------------------------------------------------------------------------------------------------
+
+    def run(self, rows_max: int, mischief: float = 0.1) -> Collected:
+        """Runs everything to the end, badly."""
+        crashes = 0
+        while True:
+            number = self.random.randrange(len(self.runs))
+            if self.random.random() < mischief:
+                self.store(number)
+            if crashes < 12 and self.random.random() < mischief:
+                crashes += 1
+                self.crash(number)
+            if self.random.random() < mischief / 4:
+                self.restart_replica(self.random.randrange(len(self.replicas)))
+            if self.random.random() < 0.7:
+                self.feed(number, self.random.randint(0 if rows_max > 1 else 1, rows_max))
+            for _ in range(self.random.randint(0, 3)):
+                self.work(number)
+            for replica in range(len(self.replicas)):
+                for _ in range(self.random.randint(0, 3)):
+                    self.deliver(replica)
+            if self.random.random() < 0.05 and self._finish_quietly(rows_max):
+                return self.collected()
+
+    def _finish_quietly(self, rows_max: int) -> bool:
+        """Once in a while: no more mischief until nothing happens any more. True if the logs are at their end."""
+        if any(self.feed(number, max(1, rows_max)) for number in range(len(self.runs))):
+            return False
+        happened = True
+        while happened:
+            happened = any([self.work(number) for number in range(len(self.runs))])
+            happened |= any([self.deliver(replica) for replica in range(len(self.replicas))])
+        return True
+
+    def collected(self) -> Collected:
+        """All outputs, in the order of their positions."""
+        collected: Collected = {}
+        for (channel, partition, place), data in sorted(self.rows.items()):
+            rows = collected.setdefault(channel, {}).setdefault(partition, [])
+            assert place == len(rows), f"a hole in {channel} of partition {partition} before {place}"
+            rows.append(codec.decode(data))
+        return collected
