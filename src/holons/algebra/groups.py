@@ -115,6 +115,7 @@ class Groups:
         if self.count == 0:
             return start
         if self.bounds is None:
+            assert self.scattered is not None
             with np.errstate(invalid="ignore"):  # `at` warns of NaN, though maximum and minimum are defined for it
                 ufunc.at(start, self.scattered, values)
             return start

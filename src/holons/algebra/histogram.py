@@ -93,7 +93,7 @@ class Histogram(Aggregate[list[int]]):
         return (checked_add(a[0], b[0]),)
 
     def subtract(self, a: State, b: State) -> State:
-        return (a[0] - b[0],)  # type: ignore[operator]
+        return (a[0] - b[0],)
 
     def touched(self, state: State) -> npt.NDArray[np.bool_]:
         return np.any(state[0], axis=1)

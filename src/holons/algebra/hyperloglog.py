@@ -111,7 +111,9 @@ def _estimate(histogram: list[int], precision: int) -> float:
     for run in range(width, 0, -1):
         z = 0.5 * (z + histogram[run])
     z += m * _sigma(histogram[0] / m)
-    return _ALPHA * m * m / z if z < math.inf else 0.0
+    if z == 0:  # every register is full: as many as there are hashes
+        return 2.0**64
+    return _ALPHA * m * m / z
 
 
 def _sigma(x: float) -> float:

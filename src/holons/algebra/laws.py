@@ -128,7 +128,14 @@ def folds_agree_with_single_rows(aggregate: Aggregate[object], batches: Sequence
                 for row in np.flatnonzero(ids == group).tolist():
                     expected = aggregate.merge(expected, singles[row])
                 _compare(
-                    aggregate, Law.SINGLE_ROWS, expected, pick(folded, group), rows=some, groups=name, ids=ids, group=group
+                    aggregate,
+                    Law.SINGLE_ROWS,
+                    expected,
+                    pick(folded, group),
+                    rows=some,
+                    groups=name,
+                    ids=ids,
+                    group=group,
                 )
 
 
@@ -278,7 +285,9 @@ def _compare(aggregate: Aggregate[object], law: Law, expected: State, found: Sta
     if aggregate.encode(expected) == aggregate.encode(found):
         return
     if _snapshot(expected) == _snapshot(found):
-        _fail(aggregate, Law.CANONICAL, "one state, reached in two ways, has different bytes", state=expected, **witnesses)
+        _fail(
+            aggregate, Law.CANONICAL, "one state, reached in two ways, has different bytes", state=expected, **witnesses
+        )
     n = size(expected)
     if n == size(found) and n > 1:  # show only the first group that differs
         pairs = ((pick(expected, group), pick(found, group)) for group in range(n))

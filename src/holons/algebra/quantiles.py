@@ -91,7 +91,7 @@ class Quantiles(Aggregate["Distribution"]):
         taken = empty_cells(size(b))
         for group, cell in enumerate(b[0].tolist()):
             taken[group] = (cell[0], -cell[1]) if cell else ()
-        return self._added(a[0], taken), a[1] - b[1]  # type: ignore[operator]
+        return self._added(a[0], taken), a[1] - b[1]
 
     def _added(self, a: CellColumn, b: CellColumn) -> CellColumn:
         table = flatten(a, b)
@@ -102,7 +102,7 @@ class Quantiles(Aggregate["Distribution"]):
 
     def touched(self, state: State) -> npt.NDArray[np.bool_]:
         filled = np.fromiter(map(bool, state[0].tolist()), dtype=np.bool_, count=size(state))
-        return filled | (state[1] > 0)  # type: ignore[operator]
+        return filled | (state[1] > 0)
 
     def value(self, state: State, group: int = 0) -> Distribution:
         cell = state[0][group]
@@ -128,10 +128,13 @@ class Distribution:
         return sum(self.counts)
 
     def quantile(self, q: float) -> float | None:
-        """The value at rank ceil(q * count) of the sorted rows, at least the first; None without rows."""
+        """The value at rank ceil(q * count) of the sorted rows, at least the first; None without rows.
+
+        `q` means the decimal number as it is written: 0.07 of 100 rows is the 7th, though the float is a little more.
+        """
         if not 0 <= q <= 1:
             raise BadElement(f"there is no quantile {q!r}", hint="quantiles go from 0 to 1; the median is 0.5")
-        rank = max(1, math.ceil(Fraction(q) * self.count))
+        rank = max(1, math.ceil(Fraction(repr(float(q))) * self.count))
         seen = 0
         for bucket, count in zip(self.buckets, self.counts, strict=True):
             seen += count

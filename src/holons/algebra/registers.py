@@ -101,13 +101,13 @@ class _Extreme(IdempotentAggregate[Extreme]):
     def merge(self, a: State, b: State) -> State:
         (mine, have), (theirs, has) = a, b
         if self.kind == "str":
-            better = theirs > mine if self._largest else theirs < mine  # type: ignore[operator]
+            better = theirs > mine if self._largest else theirs < mine
             best = np.where(has & (np.logical_not(have) | better), theirs, mine)
         elif self._largest:
             best = np.maximum(mine, theirs)
         else:
             best = (np.fmin if self.kind == "float" else np.minimum)(mine, theirs)
-        return best, have | has  # type: ignore[operator]
+        return best, have | has
 
     def touched(self, state: State) -> npt.NDArray[np.bool_]:
         return state[1].astype(np.bool_, copy=False)

@@ -55,14 +55,14 @@ class LWWRegister(IdempotentAggregate[Scalar | None]):
         later = np.zeros(size(a), dtype=np.bool_)
         tied = np.ones(size(a), dtype=np.bool_)
         for mine, theirs in zip(a[:3], b[:3], strict=True):
-            later |= tied & (theirs > mine)  # type: ignore[operator]
+            later |= tied & (theirs > mine)
             tied &= theirs == mine
         for group in np.flatnonzero(tied).tolist():
             later[group] = codec.encode(b[3][group]) > codec.encode(a[3][group])
         return tuple(np.where(later, theirs, mine) for mine, theirs in zip(a, b, strict=True))
 
     def touched(self, state: State) -> npt.NDArray[np.bool_]:
-        return state[1] >= 0  # type: ignore[operator]
+        return state[1] >= 0
 
     def value(self, state: State, group: int = 0) -> Scalar | None:
         written: Scalar | None = state[3][group]

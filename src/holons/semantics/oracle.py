@@ -400,7 +400,8 @@ class _WindowScope:
         if ts < self.layout.floor_for(callback.stage, window.end):
             raise InsertBelowWatermark(f"{handle}: below the stage's clock")
         given = (0 if key is None else key, element) if isinstance(described.window, Session) else element
-        count = element_length(given) or 1
+        length = element_length(given)
+        count = 1 if length is None else length
         times = np.full(count, ts, dtype=np.int64)
         origin = Origin(self.partition.number, window.end, count, np.zeros(count, dtype=np.int64))
         rows = prepare(given, times, origin)

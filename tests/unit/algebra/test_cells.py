@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from tests.unit.algebra.rows_by_hand import folded
 
 from holons import codec
 from holons.algebra import Groups, GSet
 from holons.algebra.cells import Table, flatten, rows_by_group, split
 from holons.errors import BadElement
-from tests.unit.algebra.rows_by_hand import folded
 
 
 def test_flatten_and_split_are_inverse():

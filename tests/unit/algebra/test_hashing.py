@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +41,8 @@ def test_strings_whole_sliced_and_in_numpy(values, data):
     assert hash64(pl.Series(values, dtype=pl.String)).tolist() == expected
     assert hash64(pl.Series(values, dtype=pl.String).slice(first)).tolist() == expected[first:]
     assert hash64(np.array(values, dtype=TEXT)).tolist() == expected
+    arrow = pa.array(values, type=pa.large_string())
+    assert hashing._hash_strings(arrow.slice(first)).tolist() == expected[first:]
 
 
 def test_strings_across_blocks(monkeypatch):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.algebra.rows_by_hand import read
 
 from holons.algebra import Groups, Histogram, rows_of
 from holons.errors import BadElement, BadProgram
-from tests.unit.algebra.rows_by_hand import read
 
 HARD = [-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**64, -1e300, -0.5, 0.1, 0.5, float(2**53), 9.3e18, 1e300]
 EDGES = st.lists(st.one_of(st.sampled_from(HARD), st.floats(-10, 10)), min_size=1, max_size=6).map(

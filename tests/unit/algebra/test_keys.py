@@ -73,6 +73,11 @@ def test_a_scalar_key_a_boolean_key_and_a_sliced_series():
     assert keys.distinct(pl.Series(["z", "b", "a"]).slice(1), 2).tolist() == ["a", "b"]
 
 
+def test_there_is_one_empty_key_column():
+    nothing = keys.present(keys.of(["a"]), np.array([False]))
+    assert encode(nothing) == encode(keys.empty()) == encode(keys.distinct(pl.Series([], dtype=pl.String), 0))
+
+
 def test_what_cannot_be_a_key_says_so():
     with pytest.raises(BadElement, match="float"):
         keys.encode(np.array([1.5]), 1)

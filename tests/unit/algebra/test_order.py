@@ -14,12 +14,16 @@ FLOATS = st.lists(st.floats(width=64), min_size=1, max_size=12)
 INTS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=12)
 
 
+def nan_last(value):
+    return (True, 0.0) if math.isnan(value) else (False, value)
+
+
 @given(FLOATS)
 def test_floats_ascend_with_nan_last(values):
     keys = ascending(np.array(values)).tolist()
     for x, key_x in zip(values, keys):
         for y, key_y in zip(values, keys):
-            assert (key_x < key_y) == ((math.isnan(x), 0 if math.isnan(x) else x) < (math.isnan(y), 0 if math.isnan(y) else y))
+            assert (key_x < key_y) == (nan_last(x) < nan_last(y))
 
 
 @given(FLOATS)
@@ -27,8 +31,7 @@ def test_floats_descend_with_nan_last(values):
     keys = descending(np.array(values)).tolist()
     for x, key_x in zip(values, keys):
         for y, key_y in zip(values, keys):
-            expected = (math.isnan(x), 0 if math.isnan(x) else -x) < (math.isnan(y), 0 if math.isnan(y) else -y)
-            assert (key_x < key_y) == expected
+            assert (key_x < key_y) == (nan_last(-x) < nan_last(-y))
 
 
 @given(INTS)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.algebra.rows_by_hand import folded, read
 
 from holons.algebra import Quantiles, rows_of
 from holons.algebra.groups import Groups
 from holons.errors import BadElement, BadProgram
-from tests.unit.algebra.rows_by_hand import folded, read
 
 ERRORS = [0.5, 0.1, 0.01, 2.0**-7, 0.001, 1e-6]
 NORMAL = st.floats(allow_nan=False, allow_subnormal=False)
@@ -54,9 +54,9 @@ def test_a_large_batch(q):
 
 def test_ranks_are_exact_for_awkward_fractions():
     values = list(range(1, 11))
-    found = [read(Quantiles(0.001), values).quantile(q / 10) for q in range(1, 11)]
-    assert [round(value) for value in found[:2]] == [1, 3]  # 0.2 is a little more than one fifth: ceil(2.0000001) is 3
-    assert round(found[-1]) == 10
+    assert [round(read(Quantiles(0.001), values).quantile(q / 10)) for q in range(11)] == [1, *values]
+    assert round(read(Quantiles(0.001), list(range(1, 101))).quantile(0.07)) == 7  # 0.07 * 100 is 7.000000000000001
+    assert round(read(Quantiles(0.001), values).quantile(np.float64(1e-5))) == 1
 
 
 def test_counts_bounds_and_nan():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.algebra.rows_by_hand import folded, read
 
 from holons.algebra import Groups, MaxRegister, MinRegister, rows_of
 from holons.errors import BadElement, BadProgram
-from tests.unit.algebra.rows_by_hand import folded, read
 
 VALUES = {
     "int": st.integers(-(2**63), 2**63 - 1),

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.algebra.rows_by_hand import folded, read
 
 from holons.algebra import Groups, GSet, ORSet, TwoPhaseSet, rows_of
 from holons.errors import BadElement
-from tests.unit.algebra.rows_by_hand import folded, read
 
 MEMBERS = [st.integers(-2, 3), st.sampled_from([-(2**63), 0, 2**63 - 1]), st.sampled_from(["", "a", "b", "é"])]
 COMMANDS = st.sampled_from(MEMBERS).flatmap(lambda member: st.lists(st.tuples(member, st.booleans()), max_size=14))
@@ -38,7 +38,9 @@ def replay(commands):
     return alive
 
 
-@given(st.sampled_from(MEMBERS).flatmap(lambda m: st.lists(st.lists(st.tuples(m, st.booleans()), max_size=8), max_size=3)))
+@given(
+    st.sampled_from(MEMBERS).flatmap(lambda m: st.lists(st.lists(st.tuples(m, st.booleans()), max_size=8), max_size=3))
+)
 def test_observed_removes_only_see_their_own_partition(partitions):
     online = ORSet()
     state, expected = online.zero(1), set()

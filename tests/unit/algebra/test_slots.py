@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.unit.algebra.rows_by_hand import folded
 
 from holons.algebra import GCounter, GSet, Slots, TopK
 from holons.errors import BadElement, NondeterministicProgram
-from tests.unit.algebra.rows_by_hand import folded
 
 BIDS = Slots(GCounter())
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.algebra.rows_by_hand import folded, read, rows_at
 
 from holons.algebra import Groups, Origin, Rows, TopK
 from holons.errors import BadElement, BadProgram
-from tests.unit.algebra.rows_by_hand import folded, read, rows_at
 
 SCORES = st.one_of(
     st.lists(st.integers(-2, 2), max_size=14),
@@ -60,7 +60,9 @@ def test_early_selection_leaves_out_nothing(shape, layout, largest):
         "mostly nan": np.where(np.arange(n) % 9999 != 3, np.nan, 1.0),
         "constant": np.full(n, 2**62),
     }[shape]
-    ids = {"one": np.zeros(n, dtype=np.int64), "runs": np.arange(n) // 10_000, "scattered": np.arange(n) * 7 % 3}[layout]
+    ids = {"one": np.zeros(n, dtype=np.int64), "runs": np.arange(n) // 10_000, "scattered": np.arange(n) * 7 % 3}[
+        layout
+    ]
     groups = Groups.scatter(ids, 3) if layout == "scattered" else Groups.by_label(ids)[1]
     top = TopK(k, largest=largest)
     state = top.fold(groups, Rows((scores, np.arange(n)), ts, Origin(0, 100, n)))

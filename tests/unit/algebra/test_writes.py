@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.algebra.rows_by_hand import folded, read, rows_at
 
 from holons import codec
 from holons.algebra import Groups, LWWRegister, MVRegister
 from holons.errors import BadElement
-from tests.unit.algebra.rows_by_hand import folded, read, rows_at
 
 WRITES = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 4), st.sampled_from([-1, 0, 7, 200, 2**40])), min_size=1, max_size=12
