@@ -139,8 +139,9 @@ class Rig:
             return False
         happened = True
         while happened:
-            happened = any([self.work(number) for number in range(len(self.runs))])
-            happened |= any([self.deliver(replica) for replica in range(len(self.replicas))])
+            worked = [self.work(number) for number in range(len(self.runs))]
+            delivered = [self.deliver(replica) for replica in range(len(self.replicas))]
+            happened = any(worked) or any(delivered)
         return True
 
     def collected(self) -> Collected:

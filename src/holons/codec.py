@@ -41,7 +41,9 @@ def encode(value: object) -> bytes:
     try:
         return _encoder.encode(_prepare(value))
     except (UnicodeEncodeError, RecursionError) as error:
-        raise CodecError(f"this value has no canonical bytes: {error}", hint="text must be Unicode, nesting shallow") from error
+        raise CodecError(
+            f"this value has no canonical bytes: {error}", hint="text must be Unicode, nesting shallow"
+        ) from error
 
 
 def decode(data: bytes | memoryview) -> Any:  # noqa: ANN401 - the value is whatever was encoded
@@ -108,7 +110,9 @@ def _prepare_array(array: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
     if array.dtype.kind == "O":
         return _extension(_OBJECTS, [list(array.shape), [_prepare(item) for item in array.ravel()]])
     if array.dtype.char not in _PLAIN_DTYPES:
-        raise CodecError(f"an array of {array.dtype} has no canonical bytes", hint="use integers, floats, bools or strings")
+        raise CodecError(
+            f"an array of {array.dtype} has no canonical bytes", hint="use integers, floats, bools or strings"
+        )
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), np.nan, array + 0.0)
     body = array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -140,7 +144,7 @@ def _restore(code: int, body: memoryview) -> object:
     if code == _FROZENSET:
         return frozenset(inner)
     if code == _MAP:
-        return {key: item for key, item in inner}
+        return dict(inner)
     if code == _ARRAY:
         dtype, shape, data = inner
         return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape)

@@ -86,7 +86,12 @@ class TwoStreams(h.Program):
         self.mine.insert(1, events.ts)
 
     def on_window(self, window):
-        yield {"start": window.start, "bids": self.bids[window], "visits": self.visits[window], "mine": self.mine[window]}
+        yield {
+            "start": window.start,
+            "bids": self.bids[window],
+            "visits": self.visits[window],
+            "mine": self.mine[window],
+        }
 
 
 class ThreeStages(h.Program):
@@ -197,7 +202,9 @@ class Registers(h.Program):
         self.once.insert((events["page"], gone), events.ts)
         self.all.insert(events["user"], events.ts)
         self.least.insert(events["spent"], events.ts)
-        self.front.insert((events["spent"].abs().cast(pl.Int64), events["user"].str.len_chars().cast(pl.Int64)), events.ts)
+        self.front.insert(
+            (events["spent"].abs().cast(pl.Int64), events["user"].str.len_chars().cast(pl.Int64)), events.ts
+        )
 
     def on_window(self, window):
         handles = (self.last, self.versions, self.there, self.once, self.all, self.least, self.front)
@@ -227,7 +234,12 @@ class SeveralWindows(h.Program):
         self.order.value = [*self.order.value[-3:], "l"]
         last = self.short.window.at(window.last)
         last = last if last.end <= window.end else self.short.window.before(last)
-        yield {"start": window.start, "n": self.long[window], "of": self.short[last], "order": "".join(self.order.value)}
+        yield {
+            "start": window.start,
+            "n": self.long[window],
+            "of": self.short[last],
+            "order": "".join(self.order.value),
+        }
 
     @h.on_window(sessions)
     def on_session(self, window):

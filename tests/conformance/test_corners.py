@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conformance import programs
+from tests.rig import Rig
+from tests.workloads import SECOND, YEAR, _bid, _click, _visit, load, partition, streams
 
 import holons as h
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.windows import END, Mark
-from tests.conformance import programs
-from tests.rig import Rig
-from tests.workloads import SECOND, YEAR, _bid, _click, _visit, load, partition, streams
 
 JOBS = {
     "exact": (h.job(programs.EverythingExact(), "in", disorder="700ms"), _click, 8),
@@ -90,7 +90,10 @@ def test_float_sums_and_sketches_are_bit_identical_for_all_cuts_and_restarts(nam
 
 def test_an_await_at_every_possible_cut():
     job = load("alert_rule")
-    log = [pl.DataFrame({"ts": [k * 10 * SECOND for k in range(24)], "server": "a", "visitors": range(90, 138, 2)}), END]
+    log = [
+        pl.DataFrame({"ts": [k * 10 * SECOND for k in range(24)], "server": "a", "visitors": range(90, 138, 2)}),
+        END,
+    ]
     other = [pl.DataFrame({"ts": [5 * SECOND, 200 * SECOND], "server": "b", "visitors": [100, 300]}), END]
     expected = canonical(run_oracle(job, {"visits": [log, other]}))
     for first in range(1, 24):
@@ -131,13 +134,17 @@ def test_a_clock_that_jumps_a_year_finishes_at_once():
     rows = pl.DataFrame({"ts": [0, YEAR, 2 * YEAR]})
     results = h.run(h.job(Slides(), "in"), {"in": [rows, pl.DataFrame({"ts": [7]})]})
     assert sum(row["windows"] for row in results.rows("second", 0)) == 2 * 3 * 100, "only windows that hold a row"
-    assert results.canonical() == canonical(run_oracle(h.job(Slides(), "in"), {"in": [[rows, END], [pl.DataFrame({"ts": [7]}), END]]}))
+    assert results.canonical() == canonical(
+        run_oracle(h.job(Slides(), "in"), {"in": [[rows, END], [pl.DataFrame({"ts": [7]}), END]]})
+    )
 
 
 def test_a_session_that_never_ends_is_never_emitted_and_holds_up_nobody_else():
     job = load("user_sessions")
+
     def clicks(user, seconds):
         return pl.DataFrame({"ts": [s * SECOND for s in seconds], "user": user, "page": "/", "spent": 0.1})
+
     endless = [clicks("ann", range(0, 100, 5))]  # no end mark: the stream goes on
     other = [clicks("bob", [1, 2, 30, 31]), Mark(95 * SECOND)]
     expected = agree(job, {"clicks": [endless, other]}, seed=1, rows_max=3)
@@ -148,17 +155,23 @@ def test_a_session_that_never_ends_is_never_emitted_and_holds_up_nobody_else():
 
 def test_a_session_is_stitched_over_partitions():
     job = load("user_sessions")
+
     def clicks(seconds):
         return [pl.DataFrame({"ts": [int(s * SECOND) for s in seconds], "user": "ann", "page": "/", "spent": 0.1}), END]
-    expected = agree(job, {"clicks": [clicks([0, 18, 50]), clicks([9, 27]), clicks([36.999999, 61])]}, seed=2, rows_max=1)
+
+    expected = agree(
+        job, {"clicks": [clicks([0, 18, 50]), clicks([9, 27]), clicks([36.999999, 61])]}, seed=2, rows_max=1
+    )
     spans = [(row["start"] / SECOND, row["end"] / SECOND, row["n"]) for row in expected["on_window"][0]]
     assert spans == [(0, 46.999999, 5), (50, 60, 1), (61, 71, 1)], "a gap reached exactly begins a new session"
 
 
 def test_accumulate_with_a_silent_partition():
     job = JOBS["accumulating"][0]
+
     def clicks(seconds):
         return pl.DataFrame({"ts": [s * SECOND for s in seconds], "user": "ann", "page": "/", "spent": 0.1})
+
     silent = [clicks([0]), Mark(9 * SECOND), END]
     busy = [clicks([0, 1, 3, 3, 5]), END]
     expected = agree(job, {"in": [silent, busy, [END]]}, seed=3, rows_max=2)
@@ -176,7 +189,10 @@ def test_two_filters_are_ordered_by_origin_not_by_batch():
 
 def test_late_and_broken_rows_are_set_aside_with_their_offsets_and_nothing_is_lost():
     job = load("bid_share")
-    log = [pl.DataFrame({"ts": [5 * SECOND, SECOND, None, 2**62, 6 * SECOND], "kind": "bid", "price": 1, "auction": 1}), END]
+    log = [
+        pl.DataFrame({"ts": [5 * SECOND, SECOND, None, 2**62, 6 * SECOND], "kind": "bid", "price": 1, "auction": 1}),
+        END,
+    ]
     out = agree(job, {"bids": [log]}, seed=5, rows_max=5)
     assert [row["_offset"] for row in out["late"][0]] == [1]
     assert [(row["_offset"], row["_reason"]) for row in out["dead"][0]] == [

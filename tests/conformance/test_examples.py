@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rig import Rig
+from tests.workloads import EXAMPLES, load, streams
 
 import holons as h
 from holons.program import canonical
 from holons.semantics import run as run_oracle
-from tests.rig import Rig
-from tests.workloads import EXAMPLES, load, streams
 
 seeds = st.integers(0, 2**32)
 

@@ -72,18 +72,18 @@ class PNCounter(Aggregate[int]):
         return checked_add(a[0], b[0]), checked_add(a[1], b[1])
 
     def subtract(self, a: State, b: State) -> State:
-        return a[0] - b[0], a[1] - b[1]  # type: ignore[operator]
+        return a[0] - b[0], a[1] - b[1]
 
     def value(self, state: State, group: int = 0) -> int:
         return int(state[0][group]) - int(state[1][group])
 
     def values(self, state: State) -> npt.NDArray[np.generic]:
-        return state[0] - state[1]  # type: ignore[operator]
+        return state[0] - state[1]
 
 
-def checked_add(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic]) -> IntArray:
+def checked_add(a: np.ndarray, b: np.ndarray) -> IntArray:
     """The sum of two columns of non-negative int64, or `IntegerOverflow`."""
-    total: IntArray = a + b  # type: ignore[operator]
+    total: IntArray = a + b
     if total.size and int(total.min()) < 0:
         raise IntegerOverflow("a sum does not fit into 64 bits", hint='use h.Sum("float"), or smaller units')
     return total

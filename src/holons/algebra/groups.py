@@ -7,6 +7,7 @@ for a reduction and never see which.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +32,10 @@ class Groups:
     @staticmethod
     def single(count: int) -> Groups:
         """All rows in one group."""
-        return Groups(1, count, scattered=np.zeros(0, dtype=np.int64)) if count == 0 else Groups(
-            1, count, bounds=np.array([0, count], dtype=np.int64)
+        return (
+            Groups(1, count, scattered=np.zeros(0, dtype=np.int64))
+            if count == 0
+            else Groups(1, count, bounds=np.array([0, count], dtype=np.int64))
         )
 
     @staticmethod
@@ -121,6 +124,6 @@ class Groups:
             return start
         if self.n <= _FEW_RUNS:  # whole slices use the vector unit; reduceat does not always
             edges = self.bounds.tolist()
-            parts = [ufunc.reduce(values[lo:hi]) for lo, hi in zip(edges, edges[1:], strict=False)]
+            parts = [ufunc.reduce(values[lo:hi]) for lo, hi in itertools.pairwise(edges)]
             return ufunc(start, np.array(parts, dtype=values.dtype))
         return ufunc(start, ufunc.reduceat(values, self.bounds[:-1]))

@@ -212,7 +212,9 @@ def _series(element: object) -> pl.Series:
     try:
         return pl.Series(element)  # type: ignore[arg-type]
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise BadElement(f"cannot insert a {type(element).__name__}", hint="insert numbers, strings or columns") from error
+        raise BadElement(
+            f"cannot insert a {type(element).__name__}", hint="insert numbers, strings or columns"
+        ) from error
 
 
 def _prepare_series(series: pl.Series) -> tuple[Element, npt.NDArray[np.bool_] | None]:

@@ -124,7 +124,7 @@ class ORSet(CellAggregate[frozenset[Key]]):
         if not cell:
             return frozenset()
         members, _, added, removed = cell
-        return frozenset(members[(added >= 0) & (added >= removed)].tolist())  # type: ignore[operator]
+        return frozenset(members[added >= removed].tolist())  # type: ignore[operator]
 
 
 class _Pairs(NamedTuple):

@@ -13,9 +13,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 import holons as h
+from holons import nexmark
 from holons.algebra.hashing import hash64
 from holons.engines import Results
-from holons import nexmark
 from holons.semantics import run as run_oracle
 from holons.windows import END, instant_text
 

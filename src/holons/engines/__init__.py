@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from holons.engines.inputs import PartitionRows
 from holons.engines.results import Results
 from holons.errors import BadInput
 from holons.program import Job
-from holons.engines.inputs import PartitionRows
 
 EngineName = Literal["embedded", "spark"]
 

@@ -18,7 +18,8 @@ PartitionRows: TypeAlias = Piece | Sequence[Piece]
 
 def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
     """A partition as record batches and marks, ended by the mark at infinity."""
-    for piece in rows if isinstance(rows, list | tuple) else [rows]:
+    whole: Sequence[Piece] = rows if isinstance(rows, list | tuple) else [rows]  # type: ignore[list-item]
+    for piece in whole:
         if isinstance(piece, Mark | pa.RecordBatch):
             yield piece
         else:

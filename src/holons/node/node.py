@@ -55,7 +55,8 @@ class Node:
         self._places = partitions_of(job, ports.inputs)
         self.replica = Replica(job.layout.handles, len(self._places))
         self._runs = {
-            number: PartitionRun(job, number, len(self._places), input_index=self._places[number][0]) for number in owned
+            number: PartitionRun(job, number, len(self._places), input_index=self._places[number][0])
+            for number in owned
         }
         self._synced_to = 0
 
@@ -101,5 +102,5 @@ class Node:
             assert chunk.rows is not None
             for data in chunk.rows.column(0):
                 self.replica.apply(Delta.decode(data.as_py()))
-            self._synced_to = chunk.offset + chunk.count
+            self._synced_to = chunk.offset + chunk.length
         return bool(chunks)

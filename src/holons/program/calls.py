@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,9 @@ class Call:
     def _check_origin(self, origin: Origin) -> None:
         ours = self.events.ts.origin
         if (origin.partition, origin.base) != (ours.partition, ours.base):
-            raise WrongScope("rows of another batch", hint="use the events that this call was given; keep values in h.Local")
+            raise WrongScope(
+                "rows of another batch", hint="use the events that this call was given; keep values in h.Local"
+            )
 
     def _positions(self, origin: Origin) -> IntArray:
         """Where rows stand in this call's events."""
@@ -131,8 +134,8 @@ class Call:
     def checked_inserts(self, layout: Layout) -> Iterator[tuple[int, Rows]]:
         """All inserts, each checked against the watermark at its own row's position."""
         for index, singles in self._singles.items():
-            elements, times, rows = zip(*singles, strict=True)
-            chosen = np.array(rows, dtype=np.int64)
+            elements, times, places = zip(*singles, strict=True)
+            chosen = np.array(places, dtype=np.int64)
             origin = self.events.ts.origin.take(chosen)
             self._inserts.append((index, prepare(_columns(elements), np.array(times, dtype=np.int64), origin), False))
         for index, rows, own in self._inserts:
@@ -142,7 +145,9 @@ class Call:
 
     def _check_times(self, handle: Handle, rows: Rows) -> None:
         if int(rows.ts.max()) >= TIME_LIMIT or int(rows.ts.min()) <= -TIME_LIMIT:
-            raise BadElement(f"{handle.name}: an insert at a time out of range", hint="times are microseconds since 1970")
+            raise BadElement(
+                f"{handle.name}: an insert at a time out of range", hint="times are microseconds since 1970"
+            )
         watermarks = np.maximum(self._watermarks(), self._by_hand_before())[self._positions(rows.origin)]
         below = np.flatnonzero(rows.ts < watermarks)
         if len(below):
@@ -265,7 +270,9 @@ class ProcessScope:
 
     def _call(self) -> Call:
         if self.call is None:
-            raise WrongScope("a handle of `process` was used after its call returned", hint="do not keep handles around")
+            raise WrongScope(
+                "a handle of `process` was used after its call returned", hint="do not keep handles around"
+            )
         return self.call
 
     def _handle(self, name: str) -> tuple[int, Handle]:
@@ -317,22 +324,26 @@ def keyed_element(handle: Handle, element: object, key: object) -> object:
     return element
 
 
-def failed(error: BaseException, **where: object) -> BaseException:
-    """What a user's error becomes: says where it happened. Our own errors only learn the place."""
-    if isinstance(error, HolonsError):
+@contextmanager
+def placed(**where: object) -> Iterator[None]:
+    """Errors of the user's code learn where they happened; our own only learn the place."""
+    try:
+        yield
+    except HolonsError as error:
         for name, value in where.items():
             error.where.setdefault(name, value)
-        return error
-    if not isinstance(error, Exception):
-        return error
-    return ProgramFailed(f"the program raised {type(error).__name__}: {error}", **where)
+        raise
+    except Exception as error:
+        failed = ProgramFailed(f"the program raised {type(error).__name__}: {error}")
+        failed.where.update(where)
+        raise failed from error
 
 
 def _columns(elements: tuple[object, ...]) -> object:
     """Single elements as columns: a list of tuples becomes a tuple of lists."""
     first = elements[0]
     if isinstance(first, tuple):
-        return tuple(_columns(part) for part in zip(*elements, strict=True))  # type: ignore[arg-type]
+        return tuple(_columns(part) for part in zip(*elements, strict=True))
     if isinstance(first, dict):
         return {name: _columns(tuple(element[name] for element in elements)) for name in first}  # type: ignore[index]
     return pl.Series(list(elements), strict=False)

@@ -16,7 +16,7 @@ from holons import codec
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
-from holons.program.calls import check_kept, failed, keyed_element
+from holons.program.calls import check_kept, keyed_element, placed
 from holons.program.events import Times
 from holons.program.handles import LocalScope
 from holons.program.job import Job
@@ -131,10 +131,9 @@ class WindowPart:
         if not callback.once or self.partition == 0:
             self._scope.begin(callback, window, session)
             try:
-                rows = getattr(at_path(self._program, callback.path), callback.method)(window)
-                made = tables(rows if rows is not None else ())
-            except BaseException as error:
-                raise failed(error, partition=self.partition, window=window) from error
+                with placed(partition=self.partition, window=window):
+                    rows = getattr(at_path(self._program, callback.path), callback.method)(window)
+                    made = tables(rows if rows is not None else ())
             finally:
                 self._scope.end()
             self.outputs += number(callback.channel, self.partition, self.ordinals, made)
@@ -158,7 +157,9 @@ class WindowPart:
     def snapshot(self) -> bytes:
         """The resume state, between any two calls. Nothing may wait to be sent."""
         if self.deltas or self.outputs:
-            raise InvariantBroken("covering checkpoints: outputs and deltas are written before the record", hint="drain first")
+            raise InvariantBroken(
+                "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
+            )
         plain = (self.cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals)
         held = (
             {index: panes.snapshot() for index, panes in self.local_panes.items()},
@@ -219,7 +220,9 @@ class WindowScope:
         callback, now = self._now()
         if isinstance(described.window, Session):
             if window != now or index not in callback.handles or self._session is None:
-                raise WrongScope(f"{handle}[{window}]: a session is read in its own on_window", hint="use the window given")
+                raise WrongScope(
+                    f"{handle}[{window}]: a session is read in its own on_window", hint="use the window given"
+                )
             return self._placed(described.aggregate.value(self._session))
         if described.stage > callback.stage:
             raise WrongScope(f"{handle} belongs to a later stage", hint=f"read it in the on_window of {handle}")
@@ -274,7 +277,9 @@ class WindowScope:
 
     def _now(self) -> tuple[Callback, Window]:
         if self._callback is None or self._window is None:
-            raise WrongScope("a handle of `on_window` was used after its call returned", hint="do not keep handles around")
+            raise WrongScope(
+                "a handle of `on_window` was used after its call returned", hint="do not keep handles around"
+            )
         return self._callback, self._window
 
     def _handle(self, name: str) -> tuple[int, Handle]:
@@ -289,4 +294,6 @@ class WindowScope:
             )
         stage = self._part.local_stages.setdefault(name, self._now()[0].stage)
         if stage != self._now()[0].stage:
-            raise WrongScope(f"{name} is used in two stages, whose relative timing is not deterministic", hint="use two")
+            raise WrongScope(
+                f"{name} is used in two stages, whose relative timing is not deterministic", hint="use two"
+            )

@@ -7,6 +7,7 @@ log and not only in a batch (invariant: batch-blind).
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,9 @@ class Events:
             mask = self.frame.select(mask).to_series()
         if isinstance(mask, pl.Series):
             if mask.dtype != pl.Boolean:
-                raise BadElement(f"`where` takes a boolean column, not {mask.dtype}", hint='e.g. events["kind"] == "bid"')
+                raise BadElement(
+                    f"`where` takes a boolean column, not {mask.dtype}", hint='e.g. events["kind"] == "bid"'
+                )
             mask = mask.fill_null(False).to_numpy()
         if len(mask) != len(self):
             raise BadElement(f"a mask of {len(mask)} for {len(self)} rows", hint="derive it from these very events")
@@ -123,7 +126,9 @@ class Events:
             return frame
         if len(frame) == 1 and len(self) > 1:
             return frame.select(pl.all().repeat_by(len(self)).explode())
-        raise BadElement(f"{len(frame)} rows made from {len(self)}", hint="one row out for each row in; no aggregates here")
+        raise BadElement(
+            f"{len(frame)} rows made from {len(self)}", hint="one row out for each row in; no aggregates here"
+        )
 
     def times(self, column: str) -> Times:
         """Another time column, with these rows' origins."""
@@ -140,7 +145,7 @@ class Events:
         panes = spec.panes_of(self.ts.micros)
         edges = np.flatnonzero(panes[1:] != panes[:-1]) + 1
         bounds = [0, *edges.tolist(), len(self)]
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in itertools.pairwise(bounds):
             if start < stop:
                 yield spec.at(int(self.ts.micros[start])), self.slice(start, stop)
 

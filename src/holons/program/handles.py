@@ -88,7 +88,9 @@ class WindowedHandle(Declared, Generic[V]):
         if not isinstance(window, WindowSpec):
             raise BadWindow(f"{window!r} is not a window", hint='e.g. h.Tumbling("1s"), h.Sliding("10s", every="1s")')
         if stage < 0:
-            raise BadProgram(f"stage {stage} does not exist", hint="stage 0 is process; a handle fed by on_window has 1")
+            raise BadProgram(
+                f"stage {stage} does not exist", hint="stage 0 is process; a handle fed by on_window has 1"
+            )
         sliding = isinstance(window, FixedSpec) and window.size_us != window.every_us
         if accumulate and (sliding or isinstance(window, Session)):
             raise BadWindow("only tumbling windows accumulate", hint="use h.Tumbling(...) with accumulate=True")
@@ -114,7 +116,7 @@ class WindowedHandle(Declared, Generic[V]):
 
     def __getitem__(self, window: Window) -> V:
         """The value of a completed window; in `on_window(w)` for windows that end at or before `w`."""
-        return self._running().read(self._name, window)  # type: ignore[no-any-return]
+        return self._running().read(self._name, window)
 
     def completed(self, window: Window) -> Awaitable[V]:
         """`await` this in an `async def process`: the value, once every partition has sealed the window."""
@@ -122,7 +124,7 @@ class WindowedHandle(Declared, Generic[V]):
 
     def peek(self, window: Window) -> V | None:
         """UNSAFE: the value, or None if the window is not completed yet. What you get depends on timing."""
-        return self._running().peek(self._name, window)  # type: ignore[no-any-return]
+        return self._running().peek(self._name, window)
 
     def watermark(self) -> int:
         """UNSAFE: the global watermark as this node knows it. It depends on timing."""
@@ -152,7 +154,7 @@ class Local(Declared, Generic[V]):
 
     @property
     def value(self) -> V:
-        return self._running().local(self._name, self.scope)  # type: ignore[no-any-return]
+        return self._running().local(self._name, self.scope)
 
     @value.setter
     def value(self, value: V) -> None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from holons.errors import BadProgram
 from holons.program.handles import Declared, Local, Nested, Scope, WindowedHandle
@@ -101,7 +101,9 @@ def layout_of(program: Program) -> Layout:
                 locals_[prefix + name] = declared
         found.extend(_callbacks(path, nested, handles))
     if not handles and not _has(program, "process") and not _has(program, "each"):
-        raise BadProgram(f"{type(program).__name__} does nothing", hint="write process(self, events), or each(self, event)")
+        raise BadProgram(
+            f"{type(program).__name__} does nothing", hint="write process(self, events), or each(self, event)"
+        )
     row_by_row = not _has(program, "process")
     if row_by_row and not _has(program, "each"):
         raise BadProgram(
@@ -126,7 +128,7 @@ def _bind(program: Program, scope: Scope, path: tuple[str, ...]) -> Program:
         if isinstance(declared, Nested):
             inner: object = _bind(declared.program, scope, (*path, name))
         else:
-            inner = cast("Declared", declared).bound(scope, prefix + name)
+            inner = declared.bound(scope, prefix + name)
         object.__setattr__(bound, name, inner)
     object.__setattr__(bound, "_scope", scope)
     return bound
@@ -177,7 +179,9 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
         declared = getattr(method, _CALLBACK, None)
         if declared is None:
             continue
-        match = next((kind for kind, members in targets.items() if any(named[h.name] is declared for _, h in members)), None)
+        match = next(
+            (kind for kind, members in targets.items() if any(named[h.name] is declared for _, h in members)), None
+        )
         if match is None:
             raise BadProgram(f"{name} is marked for a handle that {type(program).__name__} does not have")
         if match in claimed:

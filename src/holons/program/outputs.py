@@ -56,9 +56,9 @@ def tables(rows: Iterable[object]) -> list[pa.Table]:
     made: list[pa.Table] = []
     for shape, run in groupby(rows, key=_shape):
         if shape is None:
-            made.extend(frame.to_arrow() for frame in run if len(frame))  # type: ignore[attr-defined]
+            made.extend(frame.to_arrow() for frame in run if isinstance(frame, pl.DataFrame) and len(frame))
         else:
-            made.append(pa.Table.from_pylist(list(run)))  # type: ignore[arg-type]
+            made.append(pa.Table.from_pylist(list(run)))
     return made
 
 

@@ -7,6 +7,7 @@ So a call that is parked at an await can be given up at any time and begun again
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import pyarrow as pa
 from holons import codec
 from holons.algebra import Origin
 from holons.errors import BadInput, InvariantBroken
-from holons.program.calls import Call, ProcessScope, Wanted, failed
+from holons.program.calls import Call, ProcessScope, Wanted, placed
 from holons.program.events import Event, Events, Times, event_times
 from holons.program.job import Job
 from holons.program.layout import bind
@@ -71,7 +72,9 @@ class ProcessPart:
         self.partition = partition
         self.state = ProcessState(locals=initial_locals(job, "process"))
         stage_handles = self.layout.stage_handles(0)
-        self.local_panes = {i: SealedPanes(self.layout.handles[i]) for i in stage_handles if not self.layout.handles[i].shared}
+        self.local_panes = {
+            i: SealedPanes(self.layout.handles[i]) for i in stage_handles if not self.layout.handles[i].shared
+        }
         contributions: bytes | None = None
         if resume is not None:
             state, contributions, held = codec.decode(resume)
@@ -109,7 +112,9 @@ class ProcessPart:
 
     def _expect(self, offset: int) -> None:
         if offset != self._read_to:
-            raise InvariantBroken(f"own-input: partition {self.partition} was fed offset {offset} after {self._read_to}")
+            raise InvariantBroken(
+                f"own-input: partition {self.partition} was fed offset {offset} after {self._read_to}"
+            )
 
     @property
     def read_to(self) -> int:
@@ -146,9 +151,10 @@ class ProcessPart:
             self.state.offset = piece.offset + 1
             self._seal(self.watermark)
             return True
-        begun = self._begin(piece.frame, piece.offset)
-        self._begun = begun
-        return self._drive(begun) or True
+        with placed(partition=self.partition, offset=piece.offset):
+            begun = self._begin(piece.frame, piece.offset)
+        self._drive(begun)
+        return True
 
     def _begin(self, frame: pl.DataFrame, offset: int) -> _Begun:
         ts, valid = self._times(frame)
@@ -159,7 +165,7 @@ class ProcessPart:
             cuts = seal_points(watermarks, self.layout.specs(0))
             if len(cuts):  # seals happen between calls: the other pieces wait for their turn
                 edges = [*(cuts if valid is None else np.flatnonzero(valid)[cuts]).tolist(), len(frame)]
-                rest = [_Slice(frame.slice(a, b - a), offset + a) for a, b in zip(edges, edges[1:], strict=False)]
+                rest = [_Slice(frame.slice(a, b - a), offset + a) for a, b in itertools.pairwise(edges)]
                 self._todo.extendleft(reversed(rest))
                 return self._begin(frame.slice(0, edges[0]), offset)
             if len(watermarks):  # its first row may seal windows, which the call may then await
@@ -205,16 +211,16 @@ class ProcessPart:
     def _drive(self, begun: _Begun) -> bool:
         call = begun.call
         self._scope.call = call
+        begun_at = self.state.offset
+        self._begun = None
         try:
-            if len(call.events) and not self._run(begun):
-                return False
-        except BaseException as error:
-            self._begun = None
-            raise failed(error, partition=self.partition, offset=call.events.ts.origin.base) from error
+            with placed(partition=self.partition, offset=begun_at):
+                if len(call.events) and not self._run(begun):
+                    self._begun = begun
+                    return False
+                self._commit(begun)
         finally:
             self._scope.call = None
-        self._begun = None
-        self._commit(begun)
         return True
 
     def _run(self, begun: _Begun) -> bool:
@@ -227,8 +233,11 @@ class ProcessPart:
                 self._program.process(events)
             return True
         if begun.coroutine is None:
-            argument = self._event(begun.call, 0, events.frame.row(0, named=True)) if self.layout.row_by_row else events
-            begun.coroutine = (self._program.each if self.layout.row_by_row else self._program.process)(argument)
+            if self.layout.row_by_row:
+                begun.coroutine = self._program.each(self._event(begun.call, 0, events.frame.row(0, named=True)))
+            else:
+                begun.coroutine = self._program.process(events)
+        assert begun.coroutine is not None
         value = None
         while True:
             if begun.wanted is not None:
@@ -275,7 +284,9 @@ class ProcessPart:
     def snapshot(self) -> bytes:
         """The resume state; a parked call counts as not yet begun. Nothing may wait to be sent."""
         if self.deltas or self.outputs:
-            raise InvariantBroken("covering checkpoints: outputs and deltas are written before the record", hint="drain first")
+            raise InvariantBroken(
+                "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
+            )
         state = self.state
         plain = (state.offset, state.watermark, state.by_hand, state.sealed_to, state.ordinals, state.locals)
         held = {index: panes.snapshot() for index, panes in self.local_panes.items()}
@@ -312,5 +323,7 @@ def _with_offsets(
 ) -> pl.DataFrame:
     """The chosen rows with their offsets, for a side channel."""
     columns: Sequence[pl.Expr | pl.Series] = [pl.Series("_offset", origin.offsets())]
-    with_offsets = frame.with_columns(*columns) if reason is None else frame.with_columns(*columns, reason.alias("_reason"))
+    with_offsets = (
+        frame.with_columns(*columns) if reason is None else frame.with_columns(*columns, reason.alias("_reason"))
+    )
     return with_offsets.filter(chosen)

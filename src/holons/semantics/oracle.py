@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -26,9 +26,8 @@ from holons.program.layout import at_path
 from holons.wcrdt import Handle
 from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Mark, Session, Window
 
-
-Item = pl.DataFrame | pa.RecordBatch | pa.Table | Mark
-Log = Sequence[Item]
+Item: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table | Mark
+Log: TypeAlias = Sequence[Item]
 """One partition, whole: rows in batches of any size, and marks."""
 
 
@@ -180,7 +179,9 @@ class _Partition:
                 row = frame.slice(position, 1)
                 if ts is None or not -TIME_LIMIT < ts < TIME_LIMIT:
                     name = self.given.time
-                    reason = f"no time in column {name!r}" if ts is None else f"the time in column {name!r} is out of range"
+                    reason = (
+                        f"no time in column {name!r}" if ts is None else f"the time in column {name!r} is out of range"
+                    )
                     self._set_aside("dead", row, offset, reason)
                 elif ts < self.event_clock:
                     self._set_aside("late", row, offset, None)
@@ -272,7 +273,7 @@ class _Partition:
             chosen = (block.rows.ts >= start) & (block.rows.ts < end)
             if isinstance(handle.window, Session):
                 chosen &= np.array([other == key for other, _ in block.keyed_times()], dtype=np.bool_)
-            for row in np.flatnonzero(chosen):
+            for row in np.flatnonzero(chosen).tolist():
                 state = handle.aggregate.merge(state, _fold_one(handle.aggregate, block.rows, row))
         return state
 
@@ -420,7 +421,11 @@ class _WindowScope:
             raise WrongScope(f"{handle}[{window}] in on_window of {now}")
         only = None if described.shared else self.partition.number
         value = self.partition.world.value(described, index, window, only)
-        return value.placed(self.partition.number, len(self.partition.world.partitions)) if isinstance(value, Keyed) else value
+        return (
+            value.placed(self.partition.number, len(self.partition.world.partitions))
+            if isinstance(value, Keyed)
+            else value
+        )
 
     def advance(self, handle: str, ts: Times | int) -> None:
         raise WrongScope("advance in on_window")
@@ -451,4 +456,3 @@ class _WindowScope:
 def _plain_keys(keys: object) -> object:
     """Keys as a list, or the one key of all rows."""
     return keys.to_list() if isinstance(keys, pl.Series) else keys.tolist() if isinstance(keys, np.ndarray) else keys
-

@@ -15,7 +15,7 @@ class Chunk(NamedTuple):
     mark: int | None = None
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         """How many offsets it takes up."""
         return 1 if self.rows is None else self.rows.num_rows
 

@@ -51,21 +51,21 @@ class MemoryLog:
             if rows_max <= 0:
                 break
             skip = max(offset - chunk.offset, 0)
-            if chunk.rows is not None and (skip or chunk.count > rows_max):
+            if chunk.rows is not None and (skip or chunk.length > rows_max):
                 chunk = Chunk(chunk.offset + skip, chunk.rows.slice(skip, rows_max))
             elif skip:
                 continue
-            if chunk.count:
+            if chunk.length:
                 chunks.append(chunk)
-                rows_max -= chunk.count
+                rows_max -= chunk.length
         return chunks
 
     def end(self, partition: int) -> int:
         return self._ends[partition]
 
     def _add(self, partition: int, chunk: Chunk) -> int:
-        if chunk.count:
+        if chunk.length:
             self._chunks[partition].append(chunk)
             self._starts[partition].append(chunk.offset)
-            self._ends[partition] += chunk.count
+            self._ends[partition] += chunk.length
         return chunk.offset

@@ -7,7 +7,7 @@ own-input): there is no way to hand a replica to this class.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holons import codec
 from holons.algebra import Groups, Rows, State
@@ -82,6 +82,6 @@ class Contributions:
         """The resume state."""
         return codec.encode((self.watermark, self._open, self._carried))
 
-    def open_panes(self) -> dict[str, Any]:
+    def open_panes(self) -> dict[str, int]:
         """How many panes are open, by handle: for people."""
         return {self._handles[index].name: len(panes) for index, panes in self._open.items()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from holons.algebra import Slide, State
 from holons.wcrdt.handle import Handle
@@ -48,14 +47,10 @@ class SealedPanes:
         """The seal of one partition, if it inserted anything."""
         return self._seals.get(pane, {}).get(partition)
 
-    def between(self, start: int, end: int) -> Iterator[int]:
+    def between(self, start: int, end: int) -> list[int]:
         """The present panes that end in `(start, end]`, ascending."""
         pane_us = self.handle.window.pane_us
-        first = bisect_left(self.present, start // pane_us)
-        while first < len(self.present) and self.handle.window.pane_end(self.present[first]) <= start:
-            first += 1
-        for pane in self.present[first : bisect_right(self.present, end // pane_us - 1)]:
-            yield pane
+        return self.present[bisect_left(self.present, start // pane_us) : bisect_left(self.present, end // pane_us)]
 
     def state(self, window: Window) -> State:
         """The state of a window that all partitions have sealed."""
@@ -79,13 +74,13 @@ class SealedPanes:
             return self._fold(self._newest(panes[-1]))
         if len(panes) == 1:
             return self.pane_state(panes[0])
-        if self._slide is None or window.end < self._slide_end:
+        if self._slide is None or window.end <= self._slide_end:
             self._slide = Slide(self._aggregate, len(panes))
             self._slide_end = window.start
-        inside = self.between(max(self._slide_end, window.start), window.end)
-        for pane in inside:
+        for pane in self.between(max(self._slide_end, window.start), window.end):
             self._slide.push(pane, self.pane_state(pane))
-        self._slide.push(panes[-1], None) if panes[-1] not in self._seals else None
+        if panes[-1] not in self._seals:
+            self._slide.push(panes[-1], None)
         self._slide_end = window.end
         return self._slide.state()
 
@@ -110,17 +105,19 @@ class SealedPanes:
         if limit <= self.trimmed_to:
             return 0
         self.trimmed_to = limit
-        dropped = 0
-        while self.present and self.handle.window.pane_needed_until(self.present[0]) <= limit:
-            pane = self.present.pop(0)
+        count = bisect_right(self.present, limit, key=self.handle.window.pane_needed_until)
+        dropped, self.present = self.present[:count], self.present[count:]
+        for pane in dropped:
             seals = self._seals.pop(pane)
             self._folded.pop(pane, None)
             if self.handle.accumulate:
                 self._bases.update(seals)
-                for partition in seals:
-                    self._by_partition[partition].pop(0)
-            dropped += 1
-        return dropped
+        if dropped:
+            for panes in self._by_partition.values():
+                del panes[: bisect_right(panes, dropped[-1])]
+        for end in [end for end in self._windows if end <= limit]:
+            del self._windows[end]
+        return count
 
     def snapshot(self) -> object:
         """The resume state, for the codec."""
@@ -135,4 +132,3 @@ class SealedPanes:
     def bytes_held(self) -> int:
         """The size of all seals."""
         return sum(len(payload) for seals in self._seals.values() for payload in seals.values())
-

@@ -8,6 +8,7 @@ fixed fold, trim only what nobody needs).
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,10 @@ from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
 from holons.windows import BEGINNING, Session, Window, instant_text
+
+
+def _start(delta: Delta) -> int:
+    return delta.start
 
 
 class Applied(enum.Enum):
@@ -56,20 +61,38 @@ class Replica:
     def apply(self, delta: Delta) -> Applied:
         """Takes a delta, in any order, any number of times."""
         self._check(delta)
-        progress = self.progress[delta.stage][delta.partition]
-        if delta.start > progress:
-            self._waiting.setdefault((delta.stage, delta.partition), []).append(delta)
+        progress = self.progress[delta.stage]
+        if delta.start > progress[delta.partition]:
+            self._keep(delta)
             return Applied.WAITING
+        if not self._take(delta):
+            return Applied.REPEATED
+        waiting = self._waiting.get((delta.stage, delta.partition), [])
+        while waiting and waiting[0].start <= progress[delta.partition]:
+            self._take(waiting.pop(0))
+        if not waiting:
+            self._waiting.pop((delta.stage, delta.partition), None)
+        return Applied.NEW
+
+    def _keep(self, delta: Delta) -> None:
+        """Keeps a delta that came too early, ordered by where it starts; however often it comes, only once."""
+        waiting = self._waiting.setdefault((delta.stage, delta.partition), [])
+        first = bisect_left(waiting, delta.start, key=_start)
+        last = bisect_right(waiting, delta.start, lo=first, key=_start)
+        if delta not in waiting[first:last]:
+            waiting.insert(last, delta)
+
+    def _take(self, delta: Delta) -> bool:
+        """Takes in a delta that starts at or before the progress; says whether it brought anything new."""
+        progress = self.progress[delta.stage][delta.partition]
         self._compare(delta, delta.start, min(delta.end, progress))
         if delta.end <= progress:
-            return Applied.REPEATED
+            return False
         for seal in delta.seals:
             if self.handles[seal.handle].window.pane_end(seal.pane) > progress:
                 self.panes[seal.handle].add(seal.pane, delta.partition, seal.payload)
         self.progress[delta.stage][delta.partition] = delta.end
-        for waiting in sorted(self._waiting.pop((delta.stage, delta.partition), []), key=lambda other: other.start):
-            self.apply(waiting)
-        return Applied.NEW
+        return True
 
     def _check(self, delta: Delta) -> None:
         if not (0 <= delta.stage < self.stages and 0 <= delta.partition < self.partitions and delta.start < delta.end):
@@ -82,24 +105,25 @@ class Replica:
             inside = handle is not None and delta.start < handle.window.pane_end(seal.pane) <= delta.end
             if handle is None or handle.stage != delta.stage or not inside:
                 raise InvariantBroken(f"contiguous: a seal outside of its delta's interval: {seal.handle}, {seal.pane}")
+        if len({(seal.handle, seal.pane) for seal in delta.seals}) < len(delta.seals):
+            raise InvariantBroken("one-value: a delta that seals a pane twice")
 
     def _compare(self, delta: Delta, start: int, end: int) -> None:
         """One-value: where a delta says again what is known, it must say the same, presence and absence alike."""
         if start >= end:
             return
-        theirs = {(seal.handle, seal.pane): seal.payload for seal in delta.seals}
+        told: dict[int, dict[int, bytes]] = {}
+        for seal in delta.seals:
+            told.setdefault(seal.handle, {})[seal.pane] = seal.payload
         for index, panes in enumerate(self.panes):
             if panes.handle.stage != delta.stage:
                 continue
-            known = set(panes.between(max(start, panes.trimmed_to), end))
-            told = {
-                pane
-                for handle, pane in theirs
-                if handle == index and max(start, panes.trimmed_to) < panes.handle.window.pane_end(pane) <= end
-            }
-            for pane in known | told:
-                if panes.get(pane, delta.partition) != theirs.get((index, pane)):
-                    raise self._different(index, pane, delta.partition)
+            low, pane_end = max(start, panes.trimmed_to), panes.handle.window.pane_end
+            theirs = {pane: payload for pane, payload in told.get(index, {}).items() if low < pane_end(pane) <= end}
+            known = panes.between(low, end)
+            different = [pane for pane in {*known, *theirs} if panes.get(pane, delta.partition) != theirs.get(pane)]
+            if different:
+                raise self._different(index, min(different), delta.partition)
 
     def _different(self, index: int, pane: int, partition: int) -> NondeterministicProgram:
         window = self.handles[index].window
@@ -135,7 +159,7 @@ class Replica:
                 f"complete-before-read: {handle.name} {window} is not sealed by partitions {behind}",
                 hint="read it in on_window, or `await handle.completed(window)`; `peek` returns None instead",
             )
-        if not handle.accumulate and window.end <= self.panes[index].trimmed_to:
+        if window.end <= self.panes[index].trimmed_to:
             raise WindowTrimmed(
                 f"{handle.name} {window} was trimmed, up to {instant_text(self.panes[index].trimmed_to)}",
                 hint='keep more: h.WCRDT(..., keep="1h")',
@@ -148,17 +172,18 @@ class Replica:
 
     # --- trimming and resuming -------------------------------------------------------------------------------------
 
-    def trim(self, processed: int, emitted: Sequence[int]) -> int:
-        """Drops what nobody needs; says how many panes.
+    def trim(self, processed: Sequence[int], emitted: Sequence[int]) -> int:
+        """Drops what nobody needs; says how many panes. Both arguments are by stage.
 
-        `processed` is a watermark that all durable process records have passed, `emitted` the same for the windows
-        that all durable window records have emitted, by stage. A later stage may still read an earlier one.
+        `processed` is how far all durable process records reach: a call that resumes there may still await the window
+        that ends just there, less what the handle keeps. `emitted` is up to where all durable window records have
+        emitted: whatever is emitted next ends later. A later stage may still read an earlier one.
         """
         dropped = 0
         for panes in self.panes:
-            handle = panes.handle
-            read_from = min(emitted[handle.stage :])
-            limit = emitted[handle.stage] if isinstance(handle.window, Session) else min(processed, read_from)
+            stage, handle = panes.handle.stage, panes.handle
+            emitted_to = min(emitted[stage:])
+            limit = emitted[stage] if isinstance(handle.window, Session) else min(processed[stage] - 1, emitted_to)
             if limit > BEGINNING:
                 dropped += panes.trim(limit - handle.keep_us)
         return dropped

@@ -7,8 +7,8 @@ waits in `closed`, in the order (end, start, key), to be emitted.
 
 from __future__ import annotations
 
-from bisect import insort
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, TypeAlias
 
 from holons.algebra import Aggregate, State
 from holons.algebra.aggregate import pick
@@ -16,6 +16,9 @@ from holons.algebra.maps import cell_of
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
 from holons.windows import BEGINNING, Session, Window
+
+Order: TypeAlias = tuple[int, int, tuple[int, int | str]]
+"""What a closed session is sorted by: see `Window.order`. No two of one handle have the same."""
 
 
 class Open(NamedTuple):
@@ -31,19 +34,24 @@ class Sessions:
 
     def __init__(self, handle: Handle, resume: Any | None = None) -> None:  # noqa: ANN401 - from the codec
         assert isinstance(handle.window, Session)
+        self._window = handle.window
         self._gap_us = handle.window.gap_us
         self._aggregate: Aggregate[Any] = handle.aggregate
         self._fragment = handle.fragment
         self.stitched_to = BEGINNING
         self.open: dict[int | str, Open] = {}
-        self.closed: list[tuple[tuple[int, int, int | str], State]] = []
+        self.closed: list[tuple[Order, State]] = []
+        """A heap, the next one to emit first."""
         if resume is not None:
-            self.stitched_to, still_open, closed = resume
+            self.stitched_to, still_open, self.closed = resume
             self.open = {key: Open(*session) for key, session in still_open.items()}
-            self.closed = [(tuple(order), state) for order, state in closed]
 
     def stitch(self, panes: SealedPanes, upto: int) -> None:
-        """Takes in all panes that end at or before `upto`, and closes what has ended by then."""
+        """Takes in all panes that end at or before `upto`, and closes what has ended by the last of them.
+
+        A pane is known whole or not at all: within one, `upto` counts as the pane's beginning.
+        """
+        upto = self._window.boundary(upto)
         if upto <= self.stitched_to:
             return
         for pane in panes.between(self.stitched_to, upto):
@@ -69,19 +77,20 @@ class Sessions:
 
     def _close(self, key: int | str) -> None:
         session = self.open.pop(key)
-        insort(self.closed, ((session.last + self._gap_us, session.first, key), session.state), key=lambda item: item[0])
+        window = Window(session.first, session.last + self._gap_us, key)
+        heappush(self.closed, (window.order(), session.state))
 
     def next_closed(self) -> Window | None:
         """The next session to emit."""
         if not self.closed:
             return None
-        end, start, key = self.closed[0][0]
+        end, start, (_, key) = self.closed[0][0]
         return Window(start, end, key)
 
     def take(self) -> State:
         """The state of the next session to emit, which is thereby gone."""
-        return self.closed.pop(0)[1]
+        return heappop(self.closed)[1]
 
     def snapshot(self) -> object:
-        """The resume state, for the codec."""
-        return self.stitched_to, self.open, self.closed
+        """The resume state, for the codec. A sorted list is a heap, and does not tell how it came about."""
+        return self.stitched_to, self.open, sorted(self.closed, key=lambda item: item[0])

@@ -10,6 +10,8 @@ import datetime
 import re
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from holons.errors import BadDuration
 
 TIME_LIMIT: Final = 2**61
@@ -30,7 +32,7 @@ _UNITS: Final = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART: Final = re.compile(r"(\d+)\s*(us|ms|s|m|h|d|w)")
+_PART: Final = re.compile(r"(\d{1,18})\s*(us|ms|s|m|h|d|w)")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
@@ -47,7 +49,9 @@ def micros(duration: Duration, *, zero_allowed: bool = False) -> int:
         text = duration.strip()
         parts = _PART.findall(text)
         if not parts or _PART.sub("", text).strip():
-            raise BadDuration(f"cannot read {duration!r} as a duration", hint='write "10ms", "1s", "1m 30s", "1h", "7d"')
+            raise BadDuration(
+                f"cannot read {duration!r} as a duration", hint='write "10ms", "1s", "1m 30s", "1h", "7d"'
+            )
         value = sum(int(number) * _UNITS[unit] for number, unit in parts)
     else:
         raise BadDuration(
@@ -69,7 +73,11 @@ def instant(when: Instant) -> int:
     if isinstance(when, datetime.datetime):
         moment = when if when.tzinfo is not None else when.replace(tzinfo=datetime.UTC)
         return (moment - _EPOCH) // _MICROSECOND
-    return int(when)
+    if isinstance(when, int | np.integer) and not isinstance(when, bool):
+        return int(when)
+    raise BadDuration(
+        f"a moment cannot be a {type(when).__name__}", hint="pass a datetime, or whole microseconds since 1970"
+    )
 
 
 def duration_text(value_us: int) -> str:

@@ -1,8 +1,9 @@
 """Watermarks and lateness, by row position.
 
 The watermark at row i is the largest time among the rows up to and including it, less the allowed disorder, or the
-newest mark if that is later. Row i is late exactly if its time lies below that; a row is never late by itself. Nothing here depends on how the log was
-cut into batches (invariant: batch-blind); marks have their own place in the log (invariant: logged idleness).
+newest mark if that is later. Row i is late exactly if its time lies below that; a row is never late by itself.
+Nothing here depends on how the log was cut into batches (invariant: batch-blind); marks have their own place in the
+log (invariant: logged idleness).
 """
 
 from __future__ import annotations

@@ -43,6 +43,12 @@ def test_every_row_is_in_its_bucket(edges, values, many_edges):
     ]
 
 
+def test_edges_between_two_floats():
+    assert read(Histogram([2**53 + 1]), [2.0**53, 2.0**53 + 2]) == [1, 1, 0]
+    assert read(Histogram([2**53 + 1]), [2**53, 2**53 + 1]) == [1, 1, 0]
+    assert read(Histogram([0.5]), [0, 1]) == [1, 1, 0]
+
+
 def test_large_batches():
     values = np.random.default_rng(3).normal(size=100_000)
     expected = np.histogram(values, bins=[-np.inf, -1, 0, 1, np.inf])[0].tolist()

@@ -89,6 +89,13 @@ def test_there_is_no_other_kind():
         MaxRegister("decimal")
 
 
+def test_absent_strings_never_win():
+    lowest = MinRegister("str")
+    for state in (folded(lowest, ["b"]), folded(lowest, [""])):
+        for merged in (lowest.merge(state, lowest.zero(1)), lowest.merge(lowest.zero(1), state)):
+            assert lowest.encode(merged) == lowest.encode(state)
+
+
 def test_many_short_runs_of_strings():
     values = [f"{i * 7919 % 1000:03}" for i in range(200)]
     _, groups = Groups.by_label(np.arange(200) // 2)

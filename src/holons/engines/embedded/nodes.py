@@ -12,14 +12,18 @@ from holons.program import Collected, Job
 from holons.streams import MemoryLog
 
 
-def run(job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, rows_max: int = 100_000) -> Results:
+def run(
+    job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, rows_max: int = 100_000
+) -> Results:
     """Runs until everything that can happen has happened; partitions are dealt out to the nodes in turn."""
     inputs = logs_of(streams)
     partitions = len(partitions_of(job, inputs))
     ports = Ports(inputs, MemoryLog(1), lambda _: MemoryLog(partitions))
     running = [Node(job, ports, range(partitions)[number::nodes], rows_max) for number in range(nodes)]
-    while any([node.tick() for node in running]):  # noqa: C419 - every node must have its turn
-        pass
+    busy = True
+    while busy:
+        turns = [node.tick() for node in running]  # every node has its turn
+        busy = any(turns)
     return Results(_collect(ports, partitions))
 
 

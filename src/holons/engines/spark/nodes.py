@@ -35,7 +35,9 @@ def run(
 ) -> Results:
     """Runs a job over bounded streams on one Spark task."""
     if nodes != 1:
-        raise BadInput(f"{nodes} nodes on Spark over memory logs", hint="memory is not shared: use nodes=1, or embedded")
+        raise BadInput(
+            f"{nodes} nodes on Spark over memory logs", hint="memory is not shared: use nodes=1, or embedded"
+        )
     spark = spark or session()
     travels_by_value(type(job.program).__module__)
     task = node_task(job, {name: [_ship(rows) for rows in partitions] for name, partitions in streams.items()})
@@ -73,7 +75,7 @@ def travels_by_value(module_name: str) -> None:
     path = getattr(module, "__file__", None) or ""
     installed = module_name.partition(".")[0] == "holons" or "site-packages" in path
     if module is not None and module_name != "__main__" and not installed:
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _ship(rows: PartitionRows) -> list[bytes | int]:
@@ -91,6 +93,4 @@ def _ship(rows: PartitionRows) -> list[bytes | int]:
 
 
 def _unship(shipped: list[bytes | int]) -> list[pa.RecordBatch | Mark]:
-    return [
-        Mark(piece) if isinstance(piece, int) else pa.ipc.open_stream(piece).read_next_batch() for piece in shipped
-    ]
+    return [Mark(piece) if isinstance(piece, int) else pa.ipc.open_stream(piece).read_next_batch() for piece in shipped]
