@@ -18,7 +18,7 @@ PartitionRows: TypeAlias = Piece | Sequence[Piece]
 
 def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
     """A partition as record batches and marks, ended by the mark at infinity."""
-    whole: Sequence[Piece] = rows if isinstance(rows, list | tuple) else [rows]  # type: ignore[list-item]
+    whole: Sequence[Piece] = rows if isinstance(rows, list | tuple) else [rows]
     for piece in whole:
         if isinstance(piece, Mark | pa.RecordBatch):
             yield piece

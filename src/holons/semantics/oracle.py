@@ -20,10 +20,11 @@ from holons.algebra import Groups, Keyed, Origin, Rows, State
 from holons.algebra.aggregate import Aggregate
 from holons.algebra.rows import element_length, prepare
 from holons.errors import AwaitWouldDeadlock, InsertBelowWatermark, WrongScope
-from holons.program import Callback, Collected, Event, Events, Job, Times, bind
-from holons.program.events import event_times
-from holons.program.layout import at_path
-from holons.wcrdt import Handle
+from holons.program.events import Event, Events, Times, event_times
+from holons.program.job import Job
+from holons.program.layout import Callback, at_path, bind
+from holons.program.outputs import Collected
+from holons.wcrdt.handle import Handle
 from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Mark, Session, Window
 
 Item: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table | Mark

@@ -36,7 +36,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag=1):
     def decode(data: bytes) -> Delta:
         try:
             return _decoder.decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise CodecError(f"not a delta: {error}", hint="the sync stream is damaged, or not ours") from error
 
     def then(self, later: Delta) -> Delta:

@@ -32,7 +32,7 @@ _UNITS: Final = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART: Final = re.compile(r"(\d{1,18})\s*(us|ms|s|m|h|d|w)")
+_PART: Final = re.compile(r"(\d{1,30})\s*(us|ms|s|m|h|d|w)")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
