@@ -3,14 +3,16 @@
 import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.laws.samples import batches
+from tests.laws.test_laws_hold import SUBJECTS
+from tests.unit.wcrdt.brute_force import plain, rows_for, value_of, word
 
 from holons.algebra import GCounter, MaxRegister, MergeMap, rows_of
 from holons.errors import InsertBelowWatermark
 from holons.wcrdt import Contributions, Handle
 from holons.windows import BEGINNING, ENDING, Session, Sliding, Tumbling
-from tests.unit.wcrdt.brute_force import plain, rows_for, value_of, word
 
 HANDLES = [
     Handle("total", GCounter(), Tumbling("10us")),
@@ -84,6 +86,21 @@ def test_seals_are_what_was_inserted(steps):
 @given(STEPS, st.sets(st.integers(0, 14)))
 def test_resuming_anywhere_does_not_show(steps, resumed_after):
     assert live(steps, resumed_after) == live(steps)
+
+
+@pytest.mark.parametrize(("aggregate", "elements"), SUBJECTS, ids=[subject.describe() for subject, _ in SUBJECTS])
+@settings(max_examples=settings.default.max_examples // 12)
+@given(data=st.data())
+def test_resuming_does_not_show_for_any_aggregate(aggregate, elements, data):
+    handles = [Handle("fixed", aggregate, Tumbling("2us")), Handle("session", aggregate, Session("8us"))]
+    plainly, resumed = Contributions(handles, [0, 1]), Contributions(handles, [0, 1])
+    for rows in data.draw(batches(elements[0], most=3, rows_max=5)):
+        for contributions in (plainly, resumed):
+            contributions.insert(0, rows)
+            contributions.insert(1, rows.with_element((rows.ts % 2, rows.element)))
+        resumed = Contributions(handles, [0, 1], resumed.snapshot())
+    expected = [(index, pane, plainly.encode(index, state)) for index, pane, state in plainly.seal(ENDING)]
+    assert [(index, pane, resumed.encode(index, state)) for index, pane, state in resumed.seal(ENDING)] == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1), st.sets(st.integers(0, 20)))
