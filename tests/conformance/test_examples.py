@@ -13,11 +13,12 @@ from holons.program import canonical
 from holons.semantics import run as run_oracle
 
 seeds = st.integers(0, 2**32)
+TRIES = settings.default.max_examples
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(seed=seeds, rows_max=st.sampled_from([1, 2, 7, 100]))
-@settings(max_examples=25)
+@settings(max_examples=TRIES // 2)
 def test_cuts_snapshots_and_shuffled_deltas_do_not_show(name, seed, rows_max):
     job = load(name)
     given_streams = streams(job, *EXAMPLES[name], seed=seed)
@@ -28,7 +29,7 @@ def test_cuts_snapshots_and_shuffled_deltas_do_not_show(name, seed, rows_max):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(seed=seeds, rows_per_call=st.sampled_from([2, 5, 1000]))
-@settings(max_examples=10)
+@settings(max_examples=TRIES // 6)
 def test_the_oracle_does_not_depend_on_its_own_batches(name, seed, rows_per_call):
     job = load(name)
     given_streams = streams(job, *EXAMPLES[name], seed=seed)
@@ -38,7 +39,7 @@ def test_the_oracle_does_not_depend_on_its_own_batches(name, seed, rows_per_call
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(seed=seeds, nodes=st.integers(1, 4))
-@settings(max_examples=10)
+@settings(max_examples=TRIES // 6)
 def test_embedded_nodes_give_the_oracles_bytes(name, seed, nodes):
     job = load(name)
     given_streams = streams(job, *EXAMPLES[name], seed=seed)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from holons.algebra.aggregate import Aggregate, IdempotentAggregate, Joined, State
 from holons.algebra.groups import Groups
 from holons.algebra.rows import Element, Rows
-from holons.errors import BadElement
+from holons.errors import BadElement, BadProgram
 
 
 @dataclass(frozen=True, init=False)
@@ -36,7 +36,7 @@ class Product(IdempotentAggregate[dict[str, object]]):
     def __init__(self, fields_: Mapping[str, Aggregate[object]] | None = None, /, **named: Aggregate[object]) -> None:
         fields = tuple({**(fields_ or {}), **named}.items())
         if not fields:
-            raise BadElement("a product of nothing", hint="name at least one aggregate: Product(n=GCounter())")
+            raise BadProgram("a product of nothing", hint="name at least one aggregate: Product(n=GCounter())")
         members = [aggregate for _, aggregate in fields]
         object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "widths", tuple(len(aggregate.zero(0)) for aggregate in members))

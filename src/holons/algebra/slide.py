@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from holons import codec
 from holons.algebra import keys as key_columns
@@ -27,6 +29,9 @@ from holons.errors import BadWindow
 _Pane: TypeAlias = "tuple[int, State]"
 
 _SPARE_KEYS: Final = 1024
+
+_MUCH: Final = 2
+"""Keys of the table per key of a pane up to which whole columns are cheaper than looking up places."""
 
 
 class Slide:
@@ -150,79 +155,109 @@ class _TwoStacks(_Moving):
         return self._aggregate.merge(older, self._newer_total)
 
 
+class _KeyedPane(NamedTuple):
+    """A pane in the window: inner states for `keys`, and which of the keys the pane has (None: all of them)."""
+
+    index: int
+    keys: Keys
+    state: State
+    there: npt.NDArray[np.bool_] | None = None
+
+    def compact(self) -> _KeyedPane:
+        """The same pane over its own keys only."""
+        if self.there is None:
+            return self
+        chosen = np.flatnonzero(self.there)
+        return _KeyedPane(self.index, self.keys[chosen], take(self.state, chosen))
+
+
 class _CountingKeys(_Moving):
     """For maps of invertible aggregates: totals per key, and in how many panes each key is.
 
     A key leaves the map when the last pane with it leaves; only then is the subtraction exact in bytes too. Keys that
     left keep their place in the table for a while, since most come back.
+
+    A pane with much of the table is spread over all of it, zeros between its keys: once scattered, it comes and goes
+    by whole columns. If the table has changed meanwhile, or the pane has few keys, they are looked up one by one.
     """
 
     def __init__(self, aggregate: MergeMap[object]) -> None:
         self._inner: Aggregate[object] = aggregate.inner
-        self._held: deque[tuple[int, Keys, State]] = deque()
+        self._by_columns = not any(column.dtype.hasobject for column in aggregate.inner.zero(0))
+        self._held: deque[_KeyedPane] = deque()
         self._reset()
 
     def _reset(self) -> None:
         self._finder = Finder(key_columns.empty())
         self._totals = self._inner.zero(0)
-        self._counts: IntArray = np.zeros(0, dtype=np.int64)
+        self._shared = False  # whether somebody else may hold the totals
+        self._counts: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
     def add(self, index: int, pane: State) -> None:
         keys, state = cell_of(pane)
         if len(keys) == 0:
             return
-        self._held.append((index, keys, state))
-        places = self._places(keys)
-        if places is None:
-            self._totals = _copy(self._inner.merge(self._totals, state))
-            self._counts += 1
-        else:
-            self._put(places, self._inner.merge(take(self._totals, places), state))
-            self._counts[places] += 1
+        held = self._spread(_KeyedPane(index, keys, state))
+        self._held.append(held)
+        self._move(held, self._inner.merge, np.add)
 
     def drop(self, last: int) -> None:
-        if self._held and self._held[-1][0] <= last:
+        if self._held and self._held[-1].index <= last:
             self._held.clear()
             self._reset()
-        while self._held and self._held[0][0] <= last:
-            _, keys, state = self._held.popleft()
-            places = self._places(keys)
-            if places is None:
-                self._totals = _copy(self._inner.subtract(self._totals, state))
-                self._counts -= 1
-            else:
-                self._put(places, self._inner.subtract(take(self._totals, places), state))
-                self._counts[places] -= 1
+        while self._held and self._held[0].index <= last:
+            self._move(self._held.popleft(), self._inner.subtract, np.subtract)
 
     def state(self) -> State:
-        keys, there = self._finder.keys, self._counts > 0
-        if there.all():
-            return _map_of(keys, _copy(self._totals))
-        chosen = np.flatnonzero(there)
+        keys = self._finder.keys
+        if self._counts.all():
+            self._shared = True
+            return _map_of(keys, self._totals)
+        chosen = np.flatnonzero(self._counts > 0)
         if len(chosen) == 0:
             return _map_of(key_columns.empty(), self._inner.zero(0))
         chosen_keys, totals = keys[chosen], take(self._totals, chosen)
         if len(keys) > 2 * len(chosen) + _SPARE_KEYS:
-            self._finder, self._totals, self._counts = Finder(chosen_keys), _copy(totals), self._counts[chosen]
+            self._finder, self._counts = Finder(chosen_keys), self._counts[chosen]
+            self._totals, self._shared = totals, True
         return _map_of(chosen_keys, totals)
 
-    def _places(self, keys: Keys) -> IntArray | None:
-        """Where the keys are in the table, which grows if need be; None if they are all of it."""
-        if key_columns.same(self._finder.keys, keys):
-            return None
-        places = self._finder.find(keys)
-        if places is not None:
-            return places
+    def _spread(self, pane: _KeyedPane) -> _KeyedPane:
+        """The pane over the whole table if it has much of it, else as it is. Afterwards the table has all its keys."""
+        if key_columns.same(self._finder.keys, pane.keys):
+            return pane._replace(keys=self._finder.keys)
+        places = self._finder.find(pane.keys)
+        if places is None:
+            places = self._grow(pane.keys)
+        table = self._finder.keys
+        if not self._by_columns or _MUCH * len(places) < len(table):
+            return pane
+        there = np.zeros(len(table), dtype=np.bool_)
+        there[places] = True
+        return _KeyedPane(pane.index, table, place(self._inner.zero(len(table)), places, pane.state), there)
+
+    def _grow(self, keys: Keys) -> IntArray:
+        """Make room for more keys; returns their places."""
         table, old, places = key_columns.align(self._finder.keys, keys)
-        self._totals = place(self._inner.zero(len(table)), old, self._totals)
-        counts = np.zeros(len(table), dtype=np.int64)
+        counts = np.zeros(len(table), dtype=np.int32)
         counts[old] = self._counts
         self._finder, self._counts = Finder(table), counts
+        self._totals, self._shared = place(self._inner.zero(len(table)), old, self._totals), False
         return places
 
-    def _put(self, places: IntArray, state: State) -> None:
-        """In place: nobody else holds the totals."""
-        self._totals = place(self._totals, places, state)
+    def _move(self, pane: _KeyedPane, combine: Callable[[State, State], State], count: np.ufunc) -> None:
+        """Put a pane in, or take it out."""
+        if pane.keys is self._finder.keys:
+            self._totals, self._shared = combine(self._totals, pane.state), True
+            count(self._counts, 1 if pane.there is None else pane.there, out=self._counts)
+            return
+        _, keys, state, _ = pane.compact()
+        places = self._finder.find(keys)
+        assert places is not None, "the table has the keys of all panes in the window"
+        if self._shared:
+            self._totals, self._shared = _copy(self._totals), False
+        self._totals = place(self._totals, places, combine(take(self._totals, places), state))
+        count.at(self._counts, places, 1)
 
 
 def _map_of(keys: Keys, inner: State) -> State:

@@ -14,7 +14,7 @@ from holons.algebra.aggregate import Aggregate, State
 from holons.algebra.counters import PNCounter, checked_add
 from holons.algebra.groups import Groups
 from holons.algebra.rows import Rows, floats
-from holons.errors import BadElement
+from holons.errors import BadProgram
 
 Kind = Literal["int", "float"]
 
@@ -131,4 +131,4 @@ def _fold(kind: Kind, groups: Groups, rows: Rows, who: str) -> State:
 
 def _check(kind: str) -> None:
     if kind not in ("int", "float"):
-        raise BadElement(f"there is no sum of kind {kind!r}", hint='use "int" or "float"')
+        raise BadProgram(f"there is no sum of kind {kind!r}", hint='use "int" or "float"')

@@ -22,7 +22,7 @@ from holons.program.handles import LocalScope
 from holons.program.job import Job
 from holons.program.layout import Callback, Layout, at_path, bind
 from holons.program.outputs import Output, number, tables
-from holons.program.process import initial_locals, seal_up_to
+from holons.program.process import checked_locals, initial_locals, seal_up_to
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
 from holons.windows import BEGINNING, FixedSpec, Session, Window, instant_text
 
@@ -270,7 +270,7 @@ class WindowScope:
 
     def set_local(self, name: str, scope: LocalScope, value: object) -> None:
         self._check_local(name, scope)
-        self._part.locals[name] = copy.deepcopy(value)
+        self._part.locals.update(checked_locals({name: copy.deepcopy(value)}))
 
     def output(self, rows: object, channel: str) -> None:
         raise WrongScope("output in on_window", hint="yield the rows: what on_window yields is its channel's output")

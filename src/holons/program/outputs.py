@@ -58,8 +58,18 @@ def tables(rows: Iterable[object]) -> list[pa.Table]:
         if shape is None:
             made.extend(frame.to_arrow() for frame in run if isinstance(frame, pl.DataFrame) and len(frame))
         else:
-            made.append(pa.Table.from_pylist(list(run)))
+            made.append(_table(list(run)))
     return made
+
+
+def _table(rows: list[Any]) -> pa.Table:
+    try:
+        return pa.Table.from_pylist(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise BadElement(
+            f"a row of output holds something that is no plain value: {error}",
+            hint="numbers, text, times, lists and dicts of those; for values by key: dict(...items()) or .to_frame()",
+        ) from error
 
 
 def number(channel: str, partition: int, ordinals: dict[str, int], made: Sequence[pa.Table]) -> list[Output]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from holons import codec
 from holons.algebra import Origin
-from holons.errors import BadInput, InvariantBroken
+from holons.errors import BadElement, BadInput, CodecError, InvariantBroken
 from holons.program.calls import Call, ProcessScope, Wanted, placed
 from holons.program.events import Event, Events, Times, event_times
 from holons.program.job import Job
@@ -130,6 +130,11 @@ class ProcessPart:
     def parked(self) -> Wanted | None:
         """The window that a call waits for, if it is parked."""
         return self._begun.wanted if self._begun else None
+
+    @property
+    def set_aside(self) -> dict[str, int]:
+        """How many rows were late, and how many had no usable time."""
+        return {channel: self.state.ordinals.get(channel, 0) for channel in (LATE, DEAD)}
 
     @property
     def watermark(self) -> int:
@@ -266,7 +271,7 @@ class ProcessPart:
             self.outputs += number(channel, self.partition, state.ordinals, tables([frame]))
         for channel, made in call.ordered_outputs():
             self.outputs += number(channel, self.partition, state.ordinals, made)
-        state.locals.update(call.locals)
+        state.locals.update(checked_locals(call.locals))
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
         self._seal(self.watermark)
 
@@ -314,8 +319,19 @@ def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, Se
 def initial_locals(job: Job, scope: str) -> dict[str, Any]:
     """The first values of all locals of a scope, checked to have canonical bytes."""
     values = {name: local.initial for name, local in job.layout.locals.items() if local.scope == scope}
-    codec.encode(values)
-    return copy.deepcopy(values)
+    return copy.deepcopy(checked_locals(values))
+
+
+def checked_locals(values: dict[str, Any]) -> dict[str, Any]:
+    """Values of locals, which must survive a checkpoint."""
+    for name, value in values.items():
+        try:
+            codec.encode(value)
+        except CodecError as error:
+            raise BadElement(
+                f"the value of Local {name} cannot be checkpointed: {error.message}", hint=error.hint
+            ) from None
+    return values
 
 
 def _with_offsets(

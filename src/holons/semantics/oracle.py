@@ -23,7 +23,7 @@ from holons.errors import AwaitWouldDeadlock, InsertBelowWatermark, WrongScope
 from holons.program.events import Event, Events, Times, event_times
 from holons.program.job import Job
 from holons.program.layout import Callback, at_path, bind
-from holons.program.outputs import Collected
+from holons.program.outputs import Collected, tables
 from holons.wcrdt.handle import Handle
 from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Mark, Session, Window
 
@@ -249,9 +249,8 @@ class _Partition:
                 continue
             self.window_scope.now = (callback, window)
             rows = getattr(at_path(self.window_program, callback.path), callback.method)(window)
-            for row in rows or ():
-                plain = row.to_dicts() if isinstance(row, pl.DataFrame) else [row]
-                self.world.emit(callback.channel, self.number, plain)
+            for table in tables(rows or ()):
+                self.world.emit(callback.channel, self.number, table.to_pylist())
         moved = bool(due)
         if stage + 1 < self.layout.stages:
             clock = self.layout.boundary(stage, limit)

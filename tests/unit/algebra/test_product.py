@@ -12,7 +12,7 @@ from holons.algebra.maps import MergeMap
 from holons.algebra.product import Product
 from holons.algebra.registers import MaxRegister
 from holons.algebra.sums import Average
-from holons.errors import BadElement
+from holons.errors import BadElement, BadProgram
 
 FIELDS = {"n": GCounter(), "mean": Average("float"), "high": MaxRegister("int"), "by": MergeMap(PNCounter())}
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(-9, 9)), max_size=15)
@@ -75,7 +75,7 @@ def test_one_element_for_all_fields():
 
 
 def test_errors_and_travel():
-    with pytest.raises(BadElement, match="nothing"):
+    with pytest.raises(BadProgram, match="nothing"):
         Product()
     with pytest.raises(BadElement, match="was given"):
         Product(a=GCounter()).fold(Groups.single(1), rows_of({"b": [1]}))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holons.algebra import Groups, rows_of
 from holons.algebra.sums import Average, Sum
-from holons.errors import BadElement, IntegerOverflow
+from holons.errors import BadElement, BadProgram, IntegerOverflow
 
 INTS = st.lists(st.integers(-(2**58), 2**58), max_size=12)
 FLOATS = st.lists(st.floats(-1e300, 1e300), max_size=12)
@@ -64,7 +64,7 @@ def test_average_of_large_integers_does_not_round_twice():
 
 
 def test_errors():
-    with pytest.raises(BadElement):
+    with pytest.raises(BadProgram):
         Sum("decimal")
     with pytest.raises(BadElement):
         fold(Sum("int"), [0.5], np.float64)

@@ -407,3 +407,22 @@ def test_marks_move_idle_partitions_and_the_end_ends_them():
     job = h.job(Counts(), "in")
     assert [row["n"] for row in h.run(job, {"in": [idle, busy]}).rows(partition=0)] == [1, 1, 1]
     assert END.ts > 2**61
+
+
+def test_a_local_that_cannot_be_checkpointed_is_refused_when_it_is_set():
+    def process(self, events):
+        self.x.value = object()
+
+    with pytest.raises(errors.BadElement) as error:
+        run(program(process, x=h.Local(0)))
+    says(error, "Local x", "checkpointed")
+
+
+def test_an_output_row_of_something_odd_is_refused():
+    class Odd(Counts):
+        def on_window(self, window):
+            yield {"window": window}
+
+    with pytest.raises(errors.BadElement) as error:
+        run(Odd())
+    says(error, "plain value")

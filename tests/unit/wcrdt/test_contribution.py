@@ -1,6 +1,7 @@
 """What a partition adds to its open panes, against lists of raw rows."""
 
 import datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +54,9 @@ def model(steps):
             continue
         watermark += step
         over = [(index, pane) for index, pane in panes if (pane + 1) * HANDLES[index].window.pane_us <= watermark]
-        for index, pane in sorted(over, key=lambda place: ((place[1] + 1) * HANDLES[place[0]].window.pane_us, place[0])):
+        for index, pane in sorted(
+            over, key=lambda place: ((place[1] + 1) * HANDLES[place[0]].window.pane_us, place[0])
+        ):
             rows = panes.pop((index, pane))
             if HANDLES[index].accumulate:
                 so_far += rows
@@ -68,7 +71,8 @@ def fragments(rows):
     for ts, number in rows:
         by_key.setdefault(word(number), []).append((ts, number))
     return {
-        key: {"first": min(own)[0], "last": max(own)[0], "partial": sum(n for _, n in own)} for key, own in by_key.items()
+        key: {"first": min(own)[0], "last": max(own)[0], "partial": sum(n for _, n in own)}
+        for key, own in by_key.items()
     }
 
 
@@ -106,7 +110,7 @@ def test_resuming_does_not_show_for_any_aggregate(aggregate, elements, data):
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1), st.sets(st.integers(0, 20)))
 def test_how_inserts_are_cut_does_not_show(batch, cuts):
     edges = sorted({0, *(cut for cut in cuts if cut < len(batch)), len(batch)})
-    pieces = [batch[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [batch[a:b] for a, b in pairwise(edges)]
     for index in INDICES:
         assert live([(index, piece) for piece in pieces]) == live([(index, batch)])
 
@@ -119,7 +123,7 @@ def test_time_that_is_sealed_takes_no_more_rows():
     contributions = counting()
     contributions.seal(7)
     contributions.insert(0, rows_of([1], [7]))
-    with pytest.raises(InsertBelowWatermark, match="n: insert at 1970-01-01 00:00:00.000006, below the watermark") as caught:
+    with pytest.raises(InsertBelowWatermark, match=r"n: insert at .*\.000006, below the watermark") as caught:
         contributions.insert(0, rows_of([1, 1], [9, 6]))
     assert caught.value.hint
     assert contributions.open_panes() == {"n": 1}

@@ -21,7 +21,23 @@ UNIT_US = {
     "d": 86400 * 10**6,
     "w": 7 * 86400 * 10**6,
 }
-GARBAGE = ["", " ", "1", "s", "1.5s", "-1s", "+1s", "1s x", "1min", "1 year", "1s,2s", "1e3s", "s1", "1S", "9" * 5000 + "s"]
+GARBAGE = [
+    "",
+    " ",
+    "1",
+    "s",
+    "1.5s",
+    "-1s",
+    "+1s",
+    "1s x",
+    "1min",
+    "1 year",
+    "1s,2s",
+    "1e3s",
+    "s1",
+    "1S",
+    "9" * 5000 + "s",
+]
 WRONG_TYPES = [True, False, 0, 5, 1.5, None, b"1s", ["1s"]]
 NOT_POSITIVE = ["0s", "0us 0ms", datetime.timedelta(0), datetime.timedelta(microseconds=-1)]
 
@@ -43,13 +59,17 @@ def test_a_duration_is_read(duration, expected):
     assert micros(duration) == expected
 
 
-@given(st.lists(st.tuples(st.integers(0, 999), st.sampled_from(sorted(UNIT_US)), st.sampled_from(["", " "])), min_size=1))
+@given(
+    st.lists(st.tuples(st.integers(0, 999), st.sampled_from(sorted(UNIT_US)), st.sampled_from(["", " "])), min_size=1)
+)
 def test_a_duration_is_the_sum_of_its_parts(parts):
     text = " ".join(f"{number}{space}{unit}" for number, unit, space in parts)
     assert micros(text, zero_allowed=True) == sum(number * UNIT_US[unit] for number, unit, _ in parts)
 
 
-@pytest.mark.parametrize("duration", [*GARBAGE, *WRONG_TYPES, *NOT_POSITIVE, f"{2**60}us", f"{10**29}w"], ids=lambda d: repr(d)[:20])
+@pytest.mark.parametrize(
+    "duration", [*GARBAGE, *WRONG_TYPES, *NOT_POSITIVE, f"{2**60}us", f"{10**29}w"], ids=lambda d: repr(d)[:20]
+)
 def test_what_is_no_duration_says_what_to_write(duration):
     with pytest.raises(BadDuration) as caught:
         micros(duration)

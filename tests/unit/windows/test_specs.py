@@ -4,6 +4,7 @@ import math
 import pickle
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def last_end(spec, ts: int) -> int:
     return ts
 
 
-# --- panes --------------------------------------------------------------------------------------------------------------
+# --- panes -----------------------------------------------------------------------------------------------------------
 
 
 @given(ANY, st.lists(TIMES, min_size=1, max_size=20))
@@ -72,7 +73,7 @@ def test_panes_are_the_largest_slices_that_windows_are_made_of(spec):
 
 @given(SESSION)
 def test_two_events_of_one_pane_are_always_in_one_session(spec):
-    assert 1 <= spec.pane_us
+    assert spec.pane_us >= 1
     assert spec.pane_us - 1 < spec.gap_us
 
 
@@ -94,7 +95,7 @@ def test_a_session_pane_is_needed_until_it_is_stitched(spec, pane):
     assert spec.pane_needed_until(pane) == spec.pane_end(pane)
 
 
-# --- where windows end --------------------------------------------------------------------------------------------------
+# --- where windows end -----------------------------------------------------------------------------------------------
 
 
 @given(ANY, TIMES)
@@ -107,7 +108,7 @@ def test_the_grid_changes_exactly_where_the_boundary_does(spec, start):
     times = list(range(start, start + 40))
     grid = spec.grid(np.array(times)).tolist()
     ends = [last_end(spec, ts) for ts in times]
-    assert [a != b for a, b in zip(grid, grid[1:], strict=False)] == [a != b for a, b in zip(ends, ends[1:], strict=False)]
+    assert [a != b for a, b in pairwise(grid)] == [a != b for a, b in pairwise(ends)]
 
 
 @given(ANY)
@@ -116,7 +117,7 @@ def test_the_beginning_and_the_end_are_boundaries(spec):
     assert spec.boundary(ENDING) == ENDING
 
 
-# --- which windows ------------------------------------------------------------------------------------------------------
+# --- which windows ---------------------------------------------------------------------------------------------------
 
 
 @given(FIXED, TIMES)
@@ -154,7 +155,7 @@ def test_an_unknown_window_is_told_a_known_one():
         Tumbling("1s").check(Window(0, 1_000_000, "a key"))
 
 
-# --- the next window that is not empty --------------------------------------------------------------------------------------
+# --- the next window that is not empty -------------------------------------------------------------------------------
 
 
 class Counted(Sequence):
@@ -195,7 +196,7 @@ def test_next_window_may_be_asked_from_anywhere(spec, panes, after):
     assert spec.next_window(after, sorted(panes)) == min(windows, default=None)
 
 
-# --- descriptions -----------------------------------------------------------------------------------------------------------
+# --- descriptions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_slide_longer_than_the_window_is_refused():
@@ -204,7 +205,9 @@ def test_a_slide_longer_than_the_window_is_refused():
     assert "must not be longer" in caught.value.hint
 
 
-@pytest.mark.parametrize("make", [Tumbling, Session, lambda d: Sliding(d, every="1s"), lambda d: Sliding("1s", every=d)])
+@pytest.mark.parametrize(
+    "make", [Tumbling, Session, lambda d: Sliding(d, every="1s"), lambda d: Sliding("1s", every=d)]
+)
 @pytest.mark.parametrize("duration", ["0s", "soon", 1, True])
 def test_a_specification_wants_durations(make, duration):
     with pytest.raises(BadDuration):

@@ -90,7 +90,7 @@ def test_after_the_end_everything_is_late():
     assert clock.watermark == ENDING
 
 
-# --- where a batch must be cut ------------------------------------------------------------------------------------------
+# --- where a batch must be cut ---------------------------------------------------------------------------------------
 
 SPECS = (Tumbling("10us"), Sliding("7us", every="3us"), Session("9us"))
 

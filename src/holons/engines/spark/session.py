@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from holons.errors import JavaMissing
 
 JAVA_OLDEST = 17
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
 def session(nodes: int = 1) -> SparkSession:
@@ -23,6 +24,7 @@ def session(nodes: int = 1) -> SparkSession:
         return active
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return (
         SparkSession.builder.appName("holons")
         .master(f"local[{nodes + 2}, 1000]")
@@ -31,7 +33,7 @@ def session(nodes: int = 1) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}")
         .getOrCreate()
     )
 
