@@ -100,6 +100,29 @@ class ProgramFailed(HolonsError, RuntimeError):
     """The user's code raised. Says where; the cause is chained."""
 
 
+# --- what may happen to what is kept ---------------------------------------------------------------------------------
+
+
+class StoreUnavailable(HolonsError, OSError):
+    """The checkpoint store does not answer; what was to be stored is tried again."""
+
+
+class LogUnavailable(HolonsError, OSError):
+    """A log does not answer; what was to be read or written is tried again."""
+
+
+class RecordDamaged(HolonsError, ValueError):
+    """A stored record that is missing, torn or not ours."""
+
+
+class LogDamaged(HolonsError, ValueError):
+    """A log file that is torn, truncated or not ours. Nothing is skipped in silence."""
+
+
+class CheckpointLost(HolonsError, RuntimeError):
+    """No stored record fits the logs any more, and the logs no longer reach back to the beginning."""
+
+
 # --- promises that no longer hold: not caught by `except Exception` -------------------------------------------------
 
 

@@ -226,9 +226,7 @@ def _callback_specs(
     return callbacks
 
 
-def _with_await(
-    rng: random.Random, spec: ProgramSpec, others: tuple[HandleSpec, ...], lag_us: int
-) -> ProgramSpec:
+def _with_await(rng: random.Random, spec: ProgramSpec, others: tuple[HandleSpec, ...], lag_us: int) -> ProgramSpec:
     """Awaits some shared handle, as late as it may be awaited; which keeps its windows just as long."""
     candidates = [handle for handle in spec.handles if handle.shared and isinstance(handle.window, FixedSpec)]
     if not candidates:
@@ -267,12 +265,12 @@ def _aggregate(rng: random.Random, depth: int) -> tuple[h.Aggregate, Element]:
             (h.MinRegister("float"), "x"),
             (h.MaxRegister("str"), "user"),
             (h.TopK(rng.randint(1, 3), largest=rng.random() < 0.7), rng.choice(["k", "x", ("n", "user"), ("k", "n")])),
-            (h.HyperLogLog(rng.randint(4, 7)), rng.choice(["user", "k", "x"])),
+            (h.HyperLogLog(rng.randint(4, 7)), rng.choice(["user", "k", "mixed"])),
             (h.GSet(), rng.choice(["user", "k"])),
             (h.TwoPhaseSet(), ("user", "gone")),
             (h.ORSet(), ("k", "gone")),
-            (h.LWWRegister(), rng.choice(["user", "x", ("user", "k")])),
-            (h.MVRegister(), rng.choice(["user", "k"])),
+            (h.LWWRegister(), rng.choice(["user", "mixed", ("user", "k")])),
+            (h.MVRegister(), rng.choice(["user", "mixed"])),
             (h.ParetoFront(), ("n", "k")),
             (h.Histogram([-1.0, 0.0, 1.5]), rng.choice(["x", "k"])),
             (h.Quantiles(0.05), rng.choice(["x", "k"])),
@@ -444,9 +442,11 @@ def _element(element, row):
 
 
 def _column(row, name):
-    if name != "gone":
-        return row[name]
-    return None if row["k"] is None else row["k"] > 1
+    if name == "gone":
+        return None if row["k"] is None else row["k"] > 1
+    if name == "mixed":  # one by one, values of different types meet
+        return row["k"] if isinstance(row, h.Event) and row["n"] == 1 else row["x"]
+    return row[name]
 
 
 def _awaited(self, before):

@@ -60,6 +60,11 @@ def is_text(keys: Keys) -> bool:
     return isinstance(keys.dtype, np.dtypes.StringDType)
 
 
+def is_range(keys: Keys) -> bool:
+    """Whether the keys are integers without a gap between them, at least one."""
+    return len(keys) > 0 and not is_text(keys) and int(keys[-1]) - int(keys[0]) + 1 == len(keys)
+
+
 def of(keys: Iterable[Key]) -> Keys:
     """The key column of some Python keys, in any order, repeated or not.
 
@@ -99,6 +104,20 @@ def present(keys: Keys, mask: npt.NDArray[np.bool_]) -> Keys:
     """The keys where `mask` is true: the way from a table to the key column of what is really there."""
     chosen = keys if mask.all() else keys[mask]
     return chosen if len(chosen) else empty()
+
+
+def at(keys: Keys, places: IntArray) -> Keys:
+    """The keys at ascending places. Maybe `places` itself: leave it alone afterwards.
+
+    >>> at(np.array([5, 6, 7]), np.array([0, 2])).tolist()
+    [5, 7]
+    """
+    if len(places) == 0:
+        return empty()
+    if not is_range(keys):
+        return keys[places]
+    low = int(keys[0])
+    return np.add(places, low) if low else places
 
 
 def _integers(values: npt.NDArray[np.generic]) -> IntArray:
@@ -204,14 +223,14 @@ class Finder:
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
         self._low, self._high = (0, -1) if len(keys) == 0 or is_text(keys) else (int(keys[0]), int(keys[-1]))
-        self._whole = self._high - self._low + 1 == len(keys) > 0
+        self._whole = is_range(keys)
         self._lookup: IntArray | None = None
         if not self._whole and self._low <= self._high and _is_small(self._low, self._high, len(keys)):
             self._lookup = np.full(self._high - self._low + 1, -1, dtype=np.int64)
             self._lookup[keys - self._low] = _range(len(keys))
 
     def find(self, wanted: Keys) -> IntArray | None:
-        """Where each key of a key column is; None if one of them is missing.
+        """Where each key of a key column is; None if one of them is missing. Maybe the column itself: do not change it.
 
         >>> Finder(np.array([2, 5, 9])).find(np.array([5, 9])).tolist()
         [1, 2]
@@ -222,7 +241,7 @@ class Finder:
             if int(wanted[0]) < self._low or int(wanted[-1]) > self._high:
                 return None
             if self._whole:
-                return np.subtract(wanted, self._low)
+                return np.subtract(wanted, self._low) if self._low else wanted  # type: ignore[return-value]
         places = positions(self.keys, wanted) if self._lookup is None else self._lookup[np.subtract(wanted, self._low)]
         return places if int(places.min()) >= 0 else None
 

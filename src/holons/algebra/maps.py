@@ -139,7 +139,7 @@ class MergeMap(IdempotentAggregate[Keyed[V]]):
         if there.all():
             return keys, state if state[0].base is None else _copy(state)
         chosen = np.flatnonzero(there)
-        return (keys[chosen], take(state, chosen)) if len(chosen) else self._nothing()
+        return (key_columns.at(keys, chosen), take(state, chosen)) if len(chosen) else self._nothing()
 
     # --- the merge --------------------------------------------------------------------------------------------------
 

@@ -21,12 +21,16 @@ import numpy.typing as npt
 from holons import codec
 from holons.algebra import keys as key_columns
 from holons.algebra.aggregate import Aggregate, IntArray, State, place, size, take
+from holons.algebra.counters import GCounter
 from holons.algebra.keys import Finder, Keys
 from holons.algebra.maps import MergeMap, cell_of
 from holons.algebra.product import Product
 from holons.errors import BadWindow
 
+_Mask: TypeAlias = "npt.NDArray[np.bool_]"
+
 _Pane: TypeAlias = "tuple[int, State]"
+_Combine: TypeAlias = Callable[[State, State], State]
 
 _SPARE_KEYS: Final = 1024
 
@@ -156,34 +160,30 @@ class _TwoStacks(_Moving):
 
 
 class _KeyedPane(NamedTuple):
-    """A pane in the window: inner states for `keys`, and which of the keys the pane has (None: all of them)."""
+    """A pane in the window, as inner states for `keys`."""
 
-    index: int
+    number: int
     keys: Keys
     state: State
-    there: npt.NDArray[np.bool_] | None = None
-
-    def compact(self) -> _KeyedPane:
-        """The same pane over its own keys only."""
-        if self.there is None:
-            return self
-        chosen = np.flatnonzero(self.there)
-        return _KeyedPane(self.index, self.keys[chosen], take(self.state, chosen))
+    hidden: _Mask | None
+    """Which keys have rows that the state does not show (None: no key)."""
+    spread: bool = False
+    """Whether `keys` is a whole table: then the pane has just those keys that the state shows."""
 
 
 class _CountingKeys(_Moving):
-    """For maps of invertible aggregates: totals per key, and in how many panes each key is.
+    """For maps of invertible aggregates: totals per key, and in how many panes a key is that totals do not show.
 
     A key leaves the map when the last pane with it leaves; only then is the subtraction exact in bytes too. Keys that
     left keep their place in the table for a while, since most come back.
 
-    A pane with much of the table is spread over all of it, zeros between its keys: once scattered, it comes and goes
+    A pane with much of the table is spread over all of it, zeros between its keys: scattered once, it comes and goes
     by whole columns. If the table has changed meanwhile, or the pane has few keys, they are looked up one by one.
     """
 
     def __init__(self, aggregate: MergeMap[object]) -> None:
         self._inner: Aggregate[object] = aggregate.inner
-        self._by_columns = not any(column.dtype.hasobject for column in aggregate.inner.zero(0))
+        self._objects = any(column.dtype.hasobject for column in aggregate.inner.zero(0))
         self._held: deque[_KeyedPane] = deque()
         self._reset()
 
@@ -191,73 +191,85 @@ class _CountingKeys(_Moving):
         self._finder = Finder(key_columns.empty())
         self._totals = self._inner.zero(0)
         self._shared = False  # whether somebody else may hold the totals
-        self._counts: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._hidden: IntArray = np.zeros(0, dtype=np.int64)
 
     def add(self, index: int, pane: State) -> None:
         keys, state = cell_of(pane)
         if len(keys) == 0:
             return
-        held = self._spread(_KeyedPane(index, keys, state))
+        shown = self._shown(state)
+        held = _KeyedPane(index, keys, state, None if shown.all() else ~shown)
+        places, table = self._room(keys), self._finder.keys
+        if places is None:
+            held = held._replace(keys=table)
+        elif held.hidden is None and len(table) <= _MUCH * len(keys):
+            state = place(self._inner.zero(len(table)), places, state)
+            held, places = _KeyedPane(index, table, state, None, spread=True), None
         self._held.append(held)
-        self._move(held, self._inner.merge, np.add)
+        self._move(held, places, self._inner.merge, np.add)
 
     def drop(self, last: int) -> None:
-        if self._held and self._held[-1].index <= last:
+        if self._held and self._held[-1].number <= last:
             self._held.clear()
             self._reset()
-        while self._held and self._held[0].index <= last:
-            self._move(self._held.popleft(), self._inner.subtract, np.subtract)
+        while self._held and self._held[0].number <= last:
+            pane = self._held.popleft()
+            if pane.keys is self._finder.keys:
+                self._move(pane, None, self._inner.subtract, np.subtract)
+                continue
+            if pane.spread:
+                own = np.flatnonzero(self._shown(pane.state))
+                pane = pane._replace(keys=pane.keys[own], state=take(pane.state, own))
+            places = self._finder.find(pane.keys)
+            assert places is not None, "the table has the keys of all panes in the window"
+            self._move(pane, places, self._inner.subtract, np.subtract)
 
     def state(self) -> State:
-        keys = self._finder.keys
-        if self._counts.all():
+        keys, there = self._finder.keys, self._shown(self._totals)
+        if there.all() or (there := there | (self._hidden > 0)).all():
             self._shared = True
             return _map_of(keys, self._totals)
-        chosen = np.flatnonzero(self._counts > 0)
+        chosen = np.flatnonzero(there)
         if len(chosen) == 0:
             return _map_of(key_columns.empty(), self._inner.zero(0))
         chosen_keys, totals = keys[chosen], take(self._totals, chosen)
         if len(keys) > 2 * len(chosen) + _SPARE_KEYS:
-            self._finder, self._counts = Finder(chosen_keys), self._counts[chosen]
+            self._finder, self._hidden = Finder(chosen_keys), self._hidden[chosen]
             self._totals, self._shared = totals, True
         return _map_of(chosen_keys, totals)
 
-    def _spread(self, pane: _KeyedPane) -> _KeyedPane:
-        """The pane over the whole table if it has much of it, else as it is. Afterwards the table has all its keys."""
-        if key_columns.same(self._finder.keys, pane.keys):
-            return pane._replace(keys=self._finder.keys)
-        places = self._finder.find(pane.keys)
-        if places is None:
-            places = self._grow(pane.keys)
-        table = self._finder.keys
-        if not self._by_columns or _MUCH * len(places) < len(table):
-            return pane
-        there = np.zeros(len(table), dtype=np.bool_)
-        there[places] = True
-        return _KeyedPane(pane.index, table, place(self._inner.zero(len(table)), places, pane.state), there)
+    def _shown(self, state: State) -> _Mask:
+        """Which groups have rows, as far as the state shows: a merge shows just those that one of its parts shows."""
+        if isinstance(self._inner, GCounter):
+            return np.greater(state[0], 0)
+        touched = None if self._objects else self._inner.touched(state)
+        return np.zeros(size(state), dtype=np.bool_) if touched is None else touched
 
-    def _grow(self, keys: Keys) -> IntArray:
-        """Make room for more keys; returns their places."""
+    def _room(self, keys: Keys) -> IntArray | None:
+        """Where the keys are in the table, which grows if need be; None if they are all of it."""
+        if key_columns.same(self._finder.keys, keys):
+            return None
+        places = self._finder.find(keys)
+        if places is not None:
+            return places
         table, old, places = key_columns.align(self._finder.keys, keys)
-        counts = np.zeros(len(table), dtype=np.int32)
-        counts[old] = self._counts
-        self._finder, self._counts = Finder(table), counts
+        hidden = np.zeros(len(table), dtype=np.int64)
+        hidden[old] = self._hidden
+        self._finder, self._hidden = Finder(table), hidden
         self._totals, self._shared = place(self._inner.zero(len(table)), old, self._totals), False
         return places
 
-    def _move(self, pane: _KeyedPane, combine: Callable[[State, State], State], count: np.ufunc) -> None:
-        """Put a pane in, or take it out."""
-        if pane.keys is self._finder.keys:
+    def _move(self, pane: _KeyedPane, places: IntArray | None, combine: _Combine, count: np.ufunc) -> None:
+        """Put a pane in, or take it out, given the places of its keys (None: it is as wide as the table)."""
+        if pane.hidden is not None:
+            hidden = np.flatnonzero(pane.hidden)
+            count.at(self._hidden, hidden if places is None else places[hidden], 1)
+        if places is None:
             self._totals, self._shared = combine(self._totals, pane.state), True
-            count(self._counts, 1 if pane.there is None else pane.there, out=self._counts)
             return
-        _, keys, state, _ = pane.compact()
-        places = self._finder.find(keys)
-        assert places is not None, "the table has the keys of all panes in the window"
         if self._shared:
             self._totals, self._shared = _copy(self._totals), False
-        self._totals = place(self._totals, places, combine(take(self._totals, places), state))
-        count.at(self._counts, places, 1)
+        self._totals = place(self._totals, places, combine(take(self._totals, places), pane.state))
 
 
 def _map_of(keys: Keys, inner: State) -> State:

@@ -1,5 +1,11 @@
-"""The node: runs partitions, keeps a replica, and exchanges deltas through the sync stream."""
+"""The node: runs partitions, keeps replicas, finds and replaces the dead. No coordinator.
 
-from holons.node.node import Node, Ports
+Read `node.py` (the loop), `membership.py` and `ownership.py` (who does what), `tasklets.py` (the work), `recovery.py`.
+"""
 
-__all__ = ["Node", "Ports"]
+from holons.node.messages import Stopped
+from holons.node.node import Node
+from holons.node.ports import Ports, partitions_of
+from holons.node.settings import Settings
+
+__all__ = ["Node", "Ports", "Settings", "Stopped", "partitions_of"]

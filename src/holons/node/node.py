@@ -1,106 +1,286 @@
-"""A node: one replica, any number of partitions, one loop.
+"""A node: one thread, one loop, any number of jobs and partitions, and no coordinator.
 
-`tick()` gives every partition a slice of work and never blocks. Nodes talk through logs alone: they read inputs and
-the sync stream, and write deltas and outputs. So any number of nodes may run, and they may run the same partition
-(invariant: overlap is harmless).
+`tick()` gives everybody a bounded slice and never blocks. Nodes meet in logs only. Any partition may be run by any
+number of nodes at any time (invariant: overlap is harmless), so every decision here is about speed, never about
+correctness: a wrong one costs work, not rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-
-import pyarrow as pa
-
-from holons.program import Job, Output, PartitionRun
-from holons.streams import Log
-from holons.wcrdt import Delta, Replica
-
-_SYNC_SCHEMA = pa.schema([("delta", pa.binary())])
-_READ_ROWS = 100_000
-
-
-@dataclass
-class Ports:
-    """What a node is connected to: a log for each input stream, the sync stream, and one log for each channel."""
-
-    inputs: dict[str, Log]
-    sync: Log
-    new_output: Callable[[str], Log]
-    outputs: dict[str, Log] = field(default_factory=dict)
-
-    def output(self, channel: str) -> Log:
-        """The log of a channel; made when its first row is written."""
-        if channel not in self.outputs:
-            self.outputs[channel] = self.new_output(channel)
-        return self.outputs[channel]
-
-
-def partitions_of(job: Job, inputs: dict[str, Log]) -> list[tuple[int, int]]:
-    """The partitions of a job: for each, which input it reads and which of that stream's partitions."""
-    return [
-        (index, partition)
-        for index, given in enumerate(job.inputs)
-        for partition in range(inputs[given.stream].partitions)
-    ]
+from holons.errors import HolonsError, LogUnavailable, StoreUnavailable
+from holons.node.membership import Membership
+from holons.node.messages import Beat, Claim, Running, Stopped, decode_beat, decode_control, encode
+from holons.node.ownership import Ownership, Slot, preference
+from holons.node.ports import Ports
+from holons.node.settings import Settings
+from holons.node.tasklets import JobOnNode, PartitionTasklet
+from holons.program import Job
+from holons.streams import Cursor
 
 
 class Node:
-    """Runs some of a job's partitions."""
+    """One incarnation of a node. `name` must never have been used before."""
 
-    def __init__(self, job: Job, ports: Ports, owned: Sequence[int], rows_max: int = _READ_ROWS) -> None:
-        self.job = job
+    def __init__(self, name: str, ports: Ports, settings: Settings | None = None) -> None:
+        self.name = name
         self.ports = ports
-        self._rows_max = rows_max
-        self._places = partitions_of(job, ports.inputs)
-        self.replica = Replica(job.layout.handles, len(self._places))
-        self._runs = {
-            number: PartitionRun(job, number, len(self._places), input_index=self._places[number][0])
-            for number in owned
-        }
-        self._synced_to = 0
+        self.settings = settings or Settings()
+        self.membership = Membership(name, self.settings)
+        self.ownership = Ownership()
+        self.jobs: dict[str, JobOnNode] = {}
+        self.stopped: dict[str, Stopped] = {}
+        self.failures: dict[str, HolonsError] = {}
+        self.leaving = False
+        self._given: dict[str, Job] = {}
+        self._beats_cursor: Cursor = {}
+        self._control_cursor: Cursor = {}
+        self._sequence = 0
+        self._beat_at_s = float("-inf")
+        self._vacant_since_s: dict[Slot, float] = {}
+        self._claimed: dict[Slot, int] = {}
+        self._held_since_s: dict[Slot, float] = {}
+
+    def add_job(self, name: str, job: Job) -> None:
+        """Takes part in a job from now on."""
+        self._given[name] = job
+
+    def leave(self) -> None:
+        """Tells the others to take over; keep ticking until they have."""
+        self.leaving = True
+        self._beat_at_s = float("-inf")
+
+    @property
+    def settled(self) -> bool:
+        """Whether every job has ended and all of it that runs here is out."""
+        return all(name in self.stopped or (name in self.jobs and self.jobs[name].settled) for name in self._given)
+
+    # --- the loop --------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """One slice of work for everybody; says whether anything happened."""
-        happened = self._sync()
-        for number, run in self._runs.items():
-            happened |= self._read(number, run)
-            happened |= run.work(self.replica)
-            self._write(run)
+        """One slice for everybody; says whether anything happened."""
+        try:
+            happened = self._listen()
+            self._open_jobs()
+            self._beat()
+            self._claim()
+        except (LogUnavailable, StoreUnavailable):
+            happened = False
+        for name in list(self.jobs):
+            try:
+                happened |= self._tick_job(self.jobs[name])
+            except (LogUnavailable, StoreUnavailable):
+                continue
+            except HolonsError as error:
+                self._fail(name, error)
         return happened
 
-    def _read(self, number: int, run: PartitionRun) -> bool:
-        if run.parked or run.process.busy:
+    def _tick_job(self, here: JobOnNode) -> bool:
+        happened = here.listen()
+        self._start_and_stop(here)
+        for tasklet in list(here.tasklets.values()):
+            happened |= tasklet.tick()
+            tasklet.checkpoint()
+        here.snapshot()
+        self._trim(here)
+        return happened
+
+    def _open_jobs(self) -> None:
+        for name, job in self._given.items():
+            if name not in self.jobs and name not in self.stopped and name not in self.failures:
+                self.jobs[name] = JobOnNode(name, job, self.ports, self.settings)
+
+    def _fail(self, name: str, error: HolonsError) -> None:
+        """A job that cannot go on stops everywhere; no other job is touched."""
+        self.failures[name] = error
+        self.ports.control.append(encode(Stopped(name, type(error).__name__, str(error))))
+        del self.jobs[name]
+
+    # --- hearing and telling ---------------------------------------------------------------------------------------
+
+    def _listen(self) -> bool:
+        limit = self.settings.messages_max
+        beats = self.ports.beats.read(self._beats_cursor, limit)
+        for message in beats:
+            self.membership.heard(decode_beat(message.data))
+        self.membership.watch(self.ports.clock.now_s(), caught_up=len(beats) < limit)
+        control = self.ports.control.read(self._control_cursor, limit)
+        for message in control:
+            self._take_control(decode_control(message.data))
+        for here in self.jobs.values():
+            listed = [running for _, running in self.membership.all_running() if running.job == here.name]
+            here.idle = {running.partition for running in listed if running.idle}
+        return bool(control)
+
+    def _take_control(self, message: Claim | Stopped) -> None:
+        if isinstance(message, Stopped):
+            self.stopped.setdefault(message.job, message)
+            self.jobs.pop(message.job, None)
+            return
+        self.membership.expect(message.node)
+        slot = (message.job, message.partition, message.slot)
+        if self.ownership.merge(message):
+            self._vacant_since_s.pop(slot, None)
+            self._held_since_s[slot] = self.ports.clock.now_s()
+
+    def _beat(self) -> None:
+        now_s = self.ports.clock.now_s()
+        if now_s - self._beat_at_s < self.settings.heartbeat_s:
+            return
+        self._sequence += 1
+        running = [self._told(here, tasklet) for here in self.jobs.values() for tasklet in here.tasklets.values()]
+        self.ports.beats.append(encode(Beat(self.name, self._sequence, tuple(running), self.leaving)))
+        self.membership.sent(self._sequence)
+        self._beat_at_s = now_s
+
+    def _told(self, here: JobOnNode, tasklet: PartitionTasklet) -> Running:
+        slot, epoch = self._my_slot(here.name, tasklet.partition) or (-1, -1)
+        return Running(
+            job=here.name,
+            partition=tasklet.partition,
+            slot=slot,
+            epoch=epoch,
+            offset=tasklet.offset,
+            calls=tasklet.run.window.calls,
+            idle=tasklet.idle,
+            stored_to=tasklet.stored_to,
+            emitted_to=tasklet.emitted_to,
+        )
+
+    def _my_slot(self, job: str, partition: int) -> tuple[int, int] | None:
+        for slot in range(self.settings.replicas):
+            owner = self.ownership.owner((job, partition, slot))
+            if owner is not None and owner.node == self.name:
+                return slot, owner.epoch
+        return None
+
+    # --- who runs what ---------------------------------------------------------------------------------------------
+
+    def _claim(self) -> None:
+        if self.leaving:
+            return
+        live = self.membership.live()
+        for here in self.jobs.values():
+            for partition in range(len(here.places)):
+                for slot in range(self.settings.replicas):
+                    self._claim_if_vacant((here.name, partition, slot), live)
+        self._even_out(live)
+
+    def _claim_if_vacant(self, slot: Slot, live: list[str]) -> None:
+        owner = self.ownership.owner(slot)
+        if owner is not None and self.membership.alive(owner.node) and not self._neglected(slot, owner.node):
+            self._vacant_since_s.pop(slot, None)
+            return
+        job, partition, number = slot
+        if self._my_slot(job, partition) is not None and owner is not None and owner.node != self.name:
+            return  # another slot of it is mine: the copies belong on distinct nodes
+        if any(self._slot_owner(job, partition, other) == self.name for other in range(self.settings.replicas)):
+            return
+        now_s = self.ports.clock.now_s()
+        since_s = self._vacant_since_s.setdefault(slot, now_s)
+        free = [node for node in live if not self._holds_other(job, partition, number, node)]
+        rank = preference(slot, free).index(self.name) if self.name in free else len(free)
+        rank = (rank - number) % max(len(free), 1)  # the slots of one partition begin with different nodes
+        if now_s - since_s < rank * self.settings.stagger_s:
+            return
+        self._write_claim(slot, 0 if owner is None else owner.epoch + 1, steal=False)
+
+    def _write_claim(self, slot: Slot, epoch: int, *, steal: bool) -> None:
+        job, partition, number = slot
+        if self._claimed.get(slot, -1) >= epoch:
+            return
+        offset = max(
+            (
+                told.offset
+                for _, told in self.membership.all_running()
+                if (told.job, told.partition) == (job, partition)
+            ),
+            default=0,
+        )
+        if not steal and self._poisoned(job, partition, offset):
+            return
+        self.ports.control.append(encode(Claim(job, partition, number, epoch, self.name, offset, steal)))
+        self._claimed[slot] = epoch
+
+    def _poisoned(self, job: str, partition: int, offset: int) -> bool:
+        """Stops a job that takes one node after the other down at the same place."""
+        index, place = self.jobs[job].places[partition]
+        log = self.ports.input(self.jobs[job].job.inputs[index].stream)
+        waiting = log.end(place) > offset
+        if not waiting or self.ownership.claims_at(job, partition, offset) < self.settings.poison_claims:
             return False
-        index, partition = self._places[number]
-        log = self.ports.inputs[self.job.inputs[index].stream]
-        chunks = log.read(partition, run.process.read_to, self._rows_max)
-        for chunk in chunks:
-            if chunk.rows is None:
-                assert chunk.mark is not None
-                run.mark(chunk.mark, chunk.offset)
-            else:
-                run.feed(chunk.rows, chunk.offset)
-        return bool(chunks)
+        times = self.settings.poison_claims
+        reason = f"partition {partition} was claimed {times} times without getting past offset {offset}"
+        self.ports.control.append(encode(Stopped(job, "Poison", reason)))
+        return True
 
-    def _write(self, run: PartitionRun) -> None:
-        outputs, deltas = run.drain()
-        for output in outputs:
-            self._put(output)
-        for delta in deltas:
-            self.ports.sync.append(0, pa.record_batch([[delta.encode()]], schema=_SYNC_SCHEMA))
+    def _slot_owner(self, job: str, partition: int, slot: int) -> str | None:
+        owner = self.ownership.owner((job, partition, slot))
+        return owner.node if owner is not None else None
 
-    def _put(self, output: Output) -> None:
-        log, at = self.ports.output(output.channel), output.ordinal
-        for batch in output.table.to_batches():
-            log.put(output.partition, at, batch)
-            at += batch.num_rows
+    def _holds_other(self, job: str, partition: int, slot: int, node: str) -> bool:
+        return any(
+            self._slot_owner(job, partition, other) == node for other in range(self.settings.replicas) if other != slot
+        )
 
-    def _sync(self) -> bool:
-        chunks = self.ports.sync.read(0, self._synced_to, self._rows_max)
-        for chunk in chunks:
-            assert chunk.rows is not None
-            for data in chunk.rows.column(0):
-                self.replica.apply(Delta.decode(data.as_py()))
-            self._synced_to = chunk.offset + chunk.length
-        return bool(chunks)
+    def _neglected(self, slot: Slot, node: str) -> bool:
+        """Whether an owner is alive, but has not listed the partition for too long."""
+        job, partition, _ = slot
+        if node == self.name:
+            return False
+        listed = any((told.job, told.partition) == (job, partition) for told in self.membership.running(node))
+        held_s = self.ports.clock.now_s() - self._held_since_s.get(slot, self.ports.clock.now_s())
+        return not listed and held_s > 2 * self.settings.failure_timeout_s
+
+    def _even_out(self, live: list[str]) -> None:
+        """Takes one partition from the busiest node if it has at least two more than I."""
+        loads = {node: len(self.ownership.held_by(node)) for node in live}
+        busiest = max(live, key=lambda node: (loads[node], node))
+        if loads[busiest] - loads[self.name] < 2:
+            return
+        now_s = self.ports.clock.now_s()
+        for slot in self.ownership.held_by(busiest):
+            job, partition, number = slot
+            resided_s = now_s - self._held_since_s.get(slot, now_s)
+            movable = job in self.jobs and resided_s > self.settings.residence_s
+            owner = self.ownership.owner(slot)
+            if movable and owner is not None and not self._holds_other(job, partition, number, self.name):
+                self._write_claim(slot, owner.epoch + 1, steal=True)
+                return
+
+    def _start_and_stop(self, here: JobOnNode) -> None:
+        """Runs what is mine; lets go of what is not, once the new owner has caught up (make before break)."""
+        mine = {partition for job, partition, _ in self.ownership.held_by(self.name) if job == here.name}
+        for partition in sorted(mine - set(here.tasklets)):
+            here.start(partition)
+        for partition in sorted(set(here.tasklets) - mine):
+            tasklet = here.tasklets[partition]
+            if self._taken_over(here.name, partition, tasklet):
+                here.stop(partition)
+
+    def _taken_over(self, job: str, partition: int, tasklet: PartitionTasklet) -> bool:
+        for slot in range(self.settings.replicas):
+            node = self._slot_owner(job, partition, slot)
+            if node is None or not self.membership.alive(node):
+                continue
+            for told in self.membership.running(node):
+                same = (told.job, told.partition) == (job, partition)
+                if same and told.offset >= tasklet.offset and told.calls >= tasklet.run.window.calls:
+                    return True
+        return False
+
+    # --- letting go of what nobody needs ---------------------------------------------------------------------------
+
+    def _trim(self, here: JobOnNode) -> None:
+        """Trims the replica below what all partitions' durable records have passed."""
+        floors: dict[int, tuple[int, tuple[int, ...]]] = {}
+        told = [running for _, running in self.membership.all_running() if running.job == here.name]
+        told += [self._told(here, tasklet) for tasklet in here.tasklets.values()]
+        for running in told:
+            best = floors.get(running.partition)
+            if best is None or running.emitted_to > best[1]:
+                floors[running.partition] = (running.stored_to, running.emitted_to)
+        if len(floors) == len(here.places):
+            emitted = [min(stage) for stage in zip(*(emitted for _, emitted in floors.values()), strict=True)]
+            stored_to = min(stored for stored, _ in floors.values())
+            layout = here.job.layout
+            here.replica.trim([layout.reach(stage, stored_to) for stage in range(layout.stages)], emitted)

@@ -41,6 +41,7 @@ class WindowPart:
         self.outputs: list[Output] = []
         self.deltas: list[Delta] = []
         later = range(1, self.layout.stages)
+        self.calls = 0
         self.cursors: list[Cursor] = [_NOTHING_EMITTED] * self.layout.stages
         self.emitted_to = [BEGINNING] * self.layout.stages
         self.sealed_to = [BEGINNING] * self.layout.stages
@@ -52,7 +53,7 @@ class WindowPart:
         held: list[Any] = [{}, [None] * self.layout.stages, {}]
         if resume is not None:
             plain, held = codec.decode(resume)
-            cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain
+            self.calls, cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain
             self.cursors = [tuple(cursor) for cursor in cursors]
         for index, panes in held[0].items():
             self.local_panes[index].restore(panes)
@@ -138,6 +139,7 @@ class WindowPart:
                 self._scope.end()
             self.outputs += number(callback.channel, self.partition, self.ordinals, made)
         self.cursors[callback.stage] = cursor
+        self.calls += 1
 
     def _move_on(self, stage: int, limit: int) -> bool:
         """All windows up to `limit` are emitted: the next stage's clock follows."""
@@ -160,7 +162,15 @@ class WindowPart:
             raise InvariantBroken(
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
             )
-        plain = (self.cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals)
+        plain = (
+            self.calls,
+            self.cursors,
+            self.emitted_to,
+            self.sealed_to,
+            self.locals,
+            self.local_stages,
+            self.ordinals,
+        )
         held = (
             {index: panes.snapshot() for index, panes in self.local_panes.items()},
             [None, *(self.contributions[stage].snapshot() for stage in range(1, self.layout.stages))],

@@ -46,10 +46,10 @@ class PartitionRun:
         """The window that a parked call waits for."""
         return self.process.parked
 
-    def work(self, replica: Replica) -> bool:
-        """One call of `process`, then the windows that are complete; says whether anything happened."""
+    def work(self, replica: Replica, calls: int = 1024) -> bool:
+        """One call of `process`, then up to so many windows that are complete; says whether anything happened."""
         processed = self.process.work(replica)
-        emitted = self.window.work(replica, self.process.local_panes, self.process.state.sealed_to)
+        emitted = self.window.work(replica, self.process.local_panes, self.process.state.sealed_to, calls)
         return processed or emitted
 
     def drain(self) -> tuple[list[Output], list[Delta]]:

@@ -44,6 +44,14 @@ class Log(Protocol):
         """What follows from `offset` on, up to so many rows."""
         ...
 
+    def start(self, partition: int) -> int:
+        """The first offset that is still there."""
+        ...
+
     def end(self, partition: int) -> int:
         """The offset that the next row will get."""
+        ...
+
+    def trim(self, partition: int, below: int) -> None:
+        """Drops what lies below an offset, as far as whole pieces allow."""
         ...

@@ -63,6 +63,16 @@ class MemoryLog:
     def end(self, partition: int) -> int:
         return self._ends[partition]
 
+    def start(self, partition: int) -> int:
+        starts = self._starts[partition]
+        return starts[0] if starts else self._ends[partition]
+
+    def trim(self, partition: int, below: int) -> None:
+        chunks, starts = self._chunks[partition], self._starts[partition]
+        while chunks and chunks[0].offset + chunks[0].length <= below:
+            chunks.pop(0)
+            starts.pop(0)
+
     def _add(self, partition: int, chunk: Chunk) -> int:
         if chunk.length:
             self._chunks[partition].append(chunk)

@@ -67,6 +67,26 @@ def test_a_finder_finds_all_or_none(pair):
         assert found is None
 
 
+@given(PAIRS, st.data())
+def test_keys_at_places_are_those_of_indexing(pair, data):
+    table = keys.of(pair[0])
+    places = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
+    found = keys.at(table, places)
+    assert found.tolist() == table[places].tolist()
+    assert found.dtype == (table.dtype if len(places) else np.int64)
+
+
+def test_ranges_of_keys_are_found_and_read_without_a_table():
+    for low in (0, -2, 5):
+        table = np.arange(low, low + 4)
+        assert keys.is_range(table)
+        assert keys.at(table, np.array([1, 3])).tolist() == [low + 1, low + 3]
+        assert keys.Finder(table).find(np.array([low + 1, low + 3])).tolist() == [1, 3]
+    assert not keys.is_range(keys.empty())
+    assert not keys.is_range(keys.of([1, 3]))
+    assert not keys.is_range(keys.of("ab"))
+
+
 def test_a_scalar_key_a_boolean_key_and_a_sliced_series():
     assert keys.encode("x", 2).codes.tolist() == [0, 0]
     assert keys.distinct(np.array([True, True]), 2).tolist() == [1]

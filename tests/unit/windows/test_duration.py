@@ -1,6 +1,7 @@
 """Durations and moments are whole microseconds; what cannot be read says what to write instead."""
 
 import datetime
+import time
 
 import numpy as np
 import pytest
@@ -111,6 +112,16 @@ def test_the_text_of_a_duration_uses_the_largest_unit():
 )
 def test_a_moment_is_microseconds_since_1970(when, expected):
     assert instant(when) == expected
+
+
+def test_where_the_computer_stands_does_not_matter(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert instant(datetime.datetime(1970, 1, 1)) == 0  # noqa: DTZ001 - naive on purpose
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @given(st.datetimes(timezones=st.just(UTC)))

@@ -1,38 +1,91 @@
-"""Runs a job on nodes that take turns in this process."""
+"""Runs a job on nodes that take turns in this process, over logs in memory."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 
 from holons.engines.inputs import PartitionRows, logs_of
 from holons.engines.results import Results
-from holons.node import Node, Ports
-from holons.node.node import partitions_of
+from holons.node import Node, Ports, Settings, partitions_of
 from holons.program import Collected, Job
-from holons.streams import MemoryLog
+from holons.store import MemoryStore
+from holons.streams import Log, MemoryHub, MemoryLog
+
+_TICK_S = 0.01
+
+
+class TurnClock:
+    """Time that passes by turns: nobody waits for anything but work."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def sleep_s(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def random(self) -> random.Random:
+        return random.Random(0)  # noqa: S311
+
+
+class World:
+    """Everything that nodes of one process share: logs, a store, a clock."""
+
+    def __init__(self, inputs: dict[str, Log]) -> None:
+        self.clock = TurnClock()
+        self.inputs = inputs
+        self.beats, self.control = MemoryHub(), MemoryHub()
+        self.syncs: dict[str, MemoryHub] = {}
+        self.outputs: dict[tuple[str, str], MemoryLog] = {}
+        self.partitions: dict[str, int] = {}
+        self.store = MemoryStore()
+
+    def ports(self, node: str) -> Ports:
+        """The world as one node sees it."""
+        return Ports(
+            clock=self.clock,
+            beats=self.beats.open(node),
+            control=self.control.open(node),
+            sync=lambda job: self.syncs.setdefault(job, MemoryHub()).open(node),
+            input=lambda stream: self.inputs[stream],
+            output=self.output,
+            store=self.store,
+        )
+
+    def output(self, job: str, channel: str) -> MemoryLog:
+        """The log of a channel; made when it is first asked for."""
+        return self.outputs.setdefault((job, channel), MemoryLog(self.partitions[job]))
+
+    def collected(self, job: str) -> Collected:
+        """All outputs of a job so far."""
+        collected: Collected = {}
+        for (owner, channel), log in sorted(self.outputs.items()):
+            for partition in range(log.partitions if owner == job else 0):
+                chunks = log.read(partition, 0, log.end(partition))
+                if chunks:
+                    rows = [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]
+                    collected.setdefault(channel, {})[partition] = rows
+        return collected
 
 
 def run(
     job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, rows_max: int = 100_000
 ) -> Results:
-    """Runs until everything that can happen has happened; partitions are dealt out to the nodes in turn."""
-    inputs = logs_of(streams)
-    partitions = len(partitions_of(job, inputs))
-    ports = Ports(inputs, MemoryLog(1), lambda _: MemoryLog(partitions))
-    running = [Node(job, ports, range(partitions)[number::nodes], rows_max) for number in range(nodes)]
-    busy = True
-    while busy:
-        turns = [node.tick() for node in running]  # every node has its turn
-        busy = any(turns)
-    return Results(_collect(ports, partitions))
-
-
-def _collect(ports: Ports, partitions: int) -> Collected:
-    collected: Collected = {}
-    for channel, log in ports.outputs.items():
-        for partition in range(partitions):
-            chunks = log.read(partition, 0, log.end(partition))
-            if chunks:
-                rows = [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]
-                collected.setdefault(channel, {})[partition] = rows
-    return collected
+    """Runs until every partition has ended and everything is out."""
+    world = World(logs_of(streams))
+    world.partitions[job.name] = len(partitions_of(job, world.inputs.__getitem__))
+    running = [
+        Node(f"node-{number}", world.ports(f"node-{number}"), Settings(rows_max=rows_max)) for number in range(nodes)
+    ]
+    for node in running:
+        node.add_job(job.name, job)
+    while not all(node.settled for node in running):
+        world.clock.sleep_s(_TICK_S)
+        for node in running:
+            node.tick()
+            if node.failures:
+                raise next(iter(node.failures.values()))
+    return Results(world.collected(job.name))

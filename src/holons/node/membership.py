@@ -1,0 +1,84 @@
+"""Who is alive, as far as one node can tell.
+
+A peer is dead when its number has not moved for `failure_timeout_s` of *my* time, and that time counts only while I
+have read the heartbeat stream to its end and my own beats come back. So after a pause of mine, or an outage of the
+log, nobody looks dead. A restarted node has a new name, so old beats are never taken for new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holons.node.messages import Beat, Running
+from holons.node.settings import Settings
+
+
+@dataclass
+class _Peer:
+    beat: Beat
+    moved_at_s: float
+    """On the watching clock."""
+
+
+class Membership:
+    """One node's view of the others."""
+
+    def __init__(self, me: str, settings: Settings) -> None:
+        self.me = me
+        self._settings = settings
+        self._peers: dict[str, _Peer] = {}
+        self._watched_s = 0.0
+        self._last_s: float | None = None
+        self._sent = 0
+        self._returned = 0
+
+    def sent(self, sequence: int) -> None:
+        """A beat of mine is on its way."""
+        self._sent = sequence
+
+    def heard(self, beat: Beat) -> None:
+        """A beat came out of the stream."""
+        if beat.node == self.me:
+            self._returned = max(self._returned, beat.sequence)
+            return
+        known = self._peers.get(beat.node)
+        if known is None or beat.sequence > known.beat.sequence:
+            self._peers[beat.node] = _Peer(beat, self._watched_s)
+
+    def watch(self, now_s: float, *, caught_up: bool) -> None:
+        """Time passes; it counts against the others only if I could have heard them."""
+        elapsed = 0.0 if self._last_s is None else now_s - self._last_s
+        self._last_s = now_s
+        if caught_up and self._returned >= self._sent - 1:
+            self._watched_s += min(max(elapsed, 0.0), self._settings.tick_max_s)
+
+    def alive(self, node: str) -> bool:
+        """Whether a node may be counted on."""
+        if node == self.me:
+            return True
+        peer = self._peers.get(node)
+        if peer is None or peer.beat.leaving:
+            return False
+        return self._watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
+
+    def known(self, node: str) -> bool:
+        """Whether a node was ever heard of, or long enough waited for."""
+        return node == self.me or node in self._peers
+
+    def expect(self, node: str) -> None:
+        """Someone named in a claim: it has the timeout to show up."""
+        if not self.known(node):
+            self._peers[node] = _Peer(Beat(node, -1), self._watched_s)
+
+    def live(self) -> list[str]:
+        """All nodes that may be counted on, myself included."""
+        return sorted([self.me, *(node for node in self._peers if self.alive(node))])
+
+    def running(self, node: str) -> tuple[Running, ...]:
+        """What a peer said it runs."""
+        peer = self._peers.get(node)
+        return peer.beat.running if peer is not None else ()
+
+    def all_running(self) -> list[tuple[str, Running]]:
+        """What everybody ever said last, the dead included: progress does not go back."""
+        return [(node, running) for node, peer in sorted(self._peers.items()) for running in peer.beat.running]

@@ -1,0 +1,36 @@
+"""What a node is connected to. Everything that it reads, writes or waits for comes in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holons.clock import Clock
+from holons.program import Job
+from holons.store import Store
+from holons.streams import Log, SharedLog
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Logs, a store and a clock: real ones, or the simulator's."""
+
+    clock: Clock
+    beats: SharedLog
+    control: SharedLog
+    sync: Callable[[str], SharedLog]
+    """The sync stream of a job."""
+    input: Callable[[str], Log]
+    """An input stream by name."""
+    output: Callable[[str, str], Log]
+    """The log of a job's channel."""
+    store: Store
+
+
+def partitions_of(job: Job, ports_input: Callable[[str], Log]) -> list[tuple[int, int]]:
+    """The partitions of a job: for each, which input it reads and which of that stream's partitions."""
+    return [
+        (index, partition)
+        for index, given in enumerate(job.inputs)
+        for partition in range(ports_input(given.stream).partitions)
+    ]

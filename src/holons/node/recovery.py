@@ -1,0 +1,77 @@
+"""Checkpoints of a partition: written in order, verified when loaded.
+
+A checkpoint is two records, process and window, each named by how far it reaches; recovery joins the newest of both
+that the logs still bear out (invariant: covering checkpoints). The older of two is kept in case the newer is torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holons import codec
+from holons.errors import CheckpointLost, CodecError, RecordDamaged
+from holons.program import PartitionRun, Records
+from holons.store import Position, Store
+
+_KEPT = 2
+
+
+class Checkpoints:
+    """The records of one partition of one job."""
+
+    def __init__(self, store: Store, job: str, partition: int) -> None:
+        self._store = store
+        self._process = f"{job}/{partition}/process"
+        self._window = f"{job}/{partition}/window"
+
+    def save(self, run: PartitionRun) -> None:
+        """Stores both records of a drained run. Their positions only grow."""
+        records = run.snapshot()
+        process, window = run.process.state, run.window
+        assert records.process is not None
+        assert records.window is not None
+        self._put(self._process, (process.offset, process.sealed_to), (dict(process.ordinals), records.process))
+        self._put(self._window, (window.calls, *window.emitted_to), (dict(window.ordinals), records.window))
+
+    def _put(self, name: str, position: Position, record: object) -> None:
+        self._store.put(name, position, codec.encode(record))
+        known = self._store.positions(name)
+        if len(known) > _KEPT:
+            self._store.drop(name, known[-_KEPT])
+
+    def floors(self) -> tuple[int, tuple[int, ...]] | None:
+        """How far all records that are kept have sealed and emitted: nothing before will be asked for again."""
+        process, window = self._store.positions(self._process), self._store.positions(self._window)
+        if len(process) < _KEPT or len(window) < _KEPT:
+            return None
+        sealed = min(position[1] for position in process)
+        return sealed, tuple(min(stage) for stage in zip(*(position[1:] for position in window), strict=True))
+
+    def load(self, input_bounds: tuple[int, int], output_end: Callable[[str], int]) -> Records:
+        """The newest records that the logs bear out; nothing at all if none was ever stored."""
+        start, end = input_bounds
+        process = self._newest(self._process, lambda position: start <= position[0] <= end, output_end)
+        window = self._newest(self._window, lambda _: True, output_end)
+        if process is None and start > 0:
+            raise CheckpointLost(
+                f"{self._process}: no record, and the input log only begins at {start}",
+                hint="restore the checkpoint store, or resubmit the job to start from what the log still has",
+            )
+        return Records(process, window)
+
+    def _newest(self, name: str, reaches: Callable[[Position], bool], output_end: Callable[[str], int]) -> bytes | None:
+        positions = self._store.positions(name)
+        for position in reversed(positions):
+            try:
+                ordinals, record = codec.decode(self._store.get(name, position))
+            except (RecordDamaged, CodecError):
+                continue
+            if reaches(position) and all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items()):
+                assert isinstance(record, bytes)
+                return record
+        if positions:
+            raise CheckpointLost(
+                f"{name}: none of the {len(positions)} records is whole and borne out by the logs",
+                hint="a log has lost rows that were acknowledged, or the store is damaged: restore one of them",
+            )
+        return None

@@ -1,0 +1,32 @@
+"""How a node behaves: every interval and limit in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times are seconds of the node's own clock."""
+
+    heartbeat_s: float = 0.1
+    failure_timeout_s: float = 1.0
+    """A peer whose number has not moved for this long is dead."""
+    tick_max_s: float = 0.25
+    """One tick counts for no more than this: a pause of mine is not a death of others."""
+    stagger_s: float = 0.15
+    """How much longer the second choice waits than the first before it claims a partition."""
+    residence_s: float = 2.0
+    """How long a partition stays before it may be moved just to even out the load."""
+    checkpoint_s: float = 0.5
+    idle_s: float | None = None
+    """After this long without a row, a partition is marked idle. None: never."""
+    replicas: int = 1
+    """On how many nodes each partition runs."""
+    rows_max: int = 100_000
+    """How many rows are read at once."""
+    calls_max: int = 256
+    """How many windows are emitted in one slice."""
+    messages_max: int = 10_000
+    poison_claims: int = 3
+    """After this many claims without progress past one offset, a job is stopped."""

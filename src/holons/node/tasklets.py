@@ -1,0 +1,201 @@
+"""One job on one node: its replica, and a tasklet for each partition that runs here.
+
+A tasklet does a bounded slice of work and never blocks. What it has to write waits until it is written: a log that does
+not answer delays a partition, and loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pyarrow as pa
+
+from holons import codec
+from holons.errors import LogUnavailable, StoreUnavailable
+from holons.node.ports import Ports, partitions_of
+from holons.node.recovery import Checkpoints
+from holons.node.settings import Settings
+from holons.program import Job, Output, PartitionRun
+from holons.streams import Cursor, Log
+from holons.wcrdt import Applied, Delta, Replica
+from holons.windows import BEGINNING, ENDING
+
+_SNAPSHOT_EVERY = 64
+"""Deltas between two snapshots of a replica."""
+
+
+class JobOnNode:
+    """A job's replica on this node, kept up to date from the sync stream."""
+
+    def __init__(self, name: str, job: Job, ports: Ports, settings: Settings) -> None:
+        self.name = name
+        self.job = job
+        self.ports = ports
+        self.settings = settings
+        self.places = partitions_of(job, ports.input)
+        self.sync = ports.sync(name)
+        self.tasklets: dict[int, PartitionTasklet] = {}
+        self.idle: set[int] = set()
+        """Partitions that their owners call idle."""
+        self.replica, self.cursor = self._newest_replica()
+        self._since_snapshot = 0
+
+    def listen(self) -> bool:
+        """Takes in what others have sealed; says whether there was anything."""
+        messages = self.sync.read(self.cursor, self.settings.messages_max)
+        for message in messages:
+            outcome = self.replica.apply(Delta.decode(message.data))
+            self._since_snapshot += outcome is Applied.NEW
+        if any(self.cursor.get(writer, 0) < self.sync.start(writer) for writer in self.cursor):
+            self.rejoin()
+        return bool(messages)
+
+    def rejoin(self) -> None:
+        """Starts over from the newest snapshot: the stream no longer has what is missing."""
+        self.replica, self.cursor = self._newest_replica()
+
+    def _newest_replica(self) -> tuple[Replica, Cursor]:
+        name = f"{self.name}/replica"
+        for position in reversed(self.ports.store.positions(name)):
+            cursor, snapshot = codec.decode(self.ports.store.get(name, position))
+            return Replica(self.job.layout.handles, len(self.places), snapshot), dict(cursor)
+        return Replica(self.job.layout.handles, len(self.places)), {}
+
+    def snapshot(self) -> None:
+        """Stores the replica, and lets go of the part of the sync stream that two snapshots cover."""
+        if self._since_snapshot < _SNAPSHOT_EVERY:
+            return
+        name, store = f"{self.name}/replica", self.ports.store
+        store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
+        self._since_snapshot = 0
+        known = store.positions(name)
+        if len(known) >= 2:
+            cursors = [codec.decode(store.get(name, position))[0] for position in known[-2:]]
+            below = {writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]}
+            self.sync.trim(below)
+            store.drop(name, known[-2])
+
+    def start(self, partition: int) -> None:
+        """Begins to run a partition, from its newest checkpoint."""
+        self.tasklets[partition] = PartitionTasklet(self, partition)
+
+    def stop(self, partition: int) -> None:
+        """No longer runs a partition; somebody else does."""
+        self.tasklets.pop(partition, None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all partitions have ended, everywhere, and those here have emitted everything."""
+        ended = all(progress == ENDING for stage in self.replica.progress for progress in stage)
+        return ended and all(tasklet.settled for tasklet in self.tasklets.values())
+
+
+class PartitionTasklet:
+    """One partition of a job, run here."""
+
+    def __init__(self, here: JobOnNode, partition: int) -> None:
+        self.here = here
+        self.partition = partition
+        index, self._place = here.places[partition]
+        self._input: Log = here.ports.input(here.job.inputs[index].stream)
+        self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
+        bounds = (self._input.start(self._place), self._input.end(self._place))
+        records = self.checkpoints.load(bounds, lambda channel: self._output(channel).end(partition))
+        self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records)
+        self.stored_to = BEGINNING
+        self.emitted_to: tuple[int, ...] = (BEGINNING,) * here.job.layout.stages
+        self._outputs: deque[Output] = deque()
+        self._deltas: deque[Delta] = deque()
+        self._read_at_s = self._stored_at_s = here.ports.clock.now_s()
+
+    @property
+    def offset(self) -> int:
+        return self.run.process.state.offset
+
+    @property
+    def idle(self) -> bool:
+        """Whether no row has come for so long that the others should not wait."""
+        idle_s = self.here.settings.idle_s
+        return idle_s is not None and self.here.ports.clock.now_s() - self._read_at_s > idle_s
+
+    @property
+    def settled(self) -> bool:
+        done = not (self._outputs or self._deltas or self.run.process.busy)
+        return done and all(limit == ENDING for limit in self.run.window.emitted_to)
+
+    def tick(self) -> bool:
+        """A slice of work; says whether anything happened."""
+        if not self._write():
+            return False
+        happened = self._read()
+        happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+        outputs, deltas = self.run.drain()
+        self._outputs.extend(outputs)
+        self._deltas.extend(deltas)
+        self._write()
+        return happened
+
+    def _read(self) -> bool:
+        if self.run.process.busy:
+            return False
+        try:
+            chunks = self._input.read(self._place, self.run.process.read_to, self.here.settings.rows_max)
+        except LogUnavailable:
+            return False
+        for chunk in chunks:
+            if chunk.rows is None:
+                assert chunk.mark is not None
+                self.run.mark(chunk.mark, chunk.offset)
+            else:
+                self.run.feed(chunk.rows, chunk.offset)
+        if any(chunk.rows is not None for chunk in chunks):
+            self._read_at_s = self.here.ports.clock.now_s()
+        elif not chunks and self.idle:
+            self._mark_idle()
+        return bool(chunks)
+
+    def _mark_idle(self) -> None:
+        """Moves an idle partition up to where the others are: in its own log, for everyone to see."""
+        progress = self.here.replica.progress[0]
+        busy = [at for number, at in enumerate(progress) if number not in self.here.idle and number != self.partition]
+        target = min(busy, default=BEGINNING)
+        if BEGINNING < target < ENDING and target > self.run.process.watermark:
+            self._input.mark(self._place, target)
+
+    def _write(self) -> bool:
+        """Writes what waits: outputs, then deltas. False if a log does not answer."""
+        try:
+            while self._outputs:
+                self._put(self._outputs[0])
+                self._outputs.popleft()
+            while self._deltas:
+                self.here.sync.append(self._deltas[0].encode())
+                self._deltas.popleft()
+        except LogUnavailable:
+            return False
+        return True
+
+    def _put(self, output: Output) -> None:
+        log, at = self._output(output.channel), output.ordinal
+        for batch in output.table.to_batches():
+            assert isinstance(batch, pa.RecordBatch)
+            log.put(output.partition, at, batch)
+            at += batch.num_rows
+
+    def _output(self, channel: str) -> Log:
+        return self.here.ports.output(self.here.name, channel)
+
+    def checkpoint(self) -> None:
+        """Stores where this partition is, now and then; then what nobody needs any more may go."""
+        now_s = self.here.ports.clock.now_s()
+        if now_s - self._stored_at_s < self.here.settings.checkpoint_s or not self._write():
+            return
+        try:
+            self.checkpoints.save(self.run)
+            floors = self.checkpoints.floors()
+        except StoreUnavailable:
+            return
+        self._stored_at_s = now_s
+        if floors is not None:
+            self.stored_to, self.emitted_to = floors
+            self.run.process.forget(min(self.emitted_to))

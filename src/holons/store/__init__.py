@@ -1,0 +1,9 @@
+"""Checkpoints: immutable records, named by what they are of and how far they reach.
+
+Read `store.py` (the port), then an implementation.
+"""
+
+from holons.store.memory import MemoryStore
+from holons.store.store import Position, Store
+
+__all__ = ["MemoryStore", "Position", "Store"]

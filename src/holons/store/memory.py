@@ -1,0 +1,34 @@
+"""A store in this process's memory."""
+
+from __future__ import annotations
+
+from holons.errors import RecordDamaged
+from holons.store.store import Position
+
+
+class MemoryStore:
+    """Records in a dictionary, for tests and for the simulator."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, dict[Position, bytes]] = {}
+
+    def put(self, name: str, position: Position, data: bytes) -> None:
+        self._records.setdefault(name, {}).setdefault(position, data)
+
+    def positions(self, name: str) -> list[Position]:
+        return sorted(self._records.get(name, {}))
+
+    def get(self, name: str, position: Position) -> bytes:
+        data = self._records.get(name, {}).get(position)
+        if data is None:
+            raise RecordDamaged(f"there is no record {name} at {position}")
+        return data
+
+    def drop(self, name: str, below: Position) -> None:
+        records = self._records.get(name, {})
+        for position in [position for position in records if position < below]:
+            del records[position]
+
+    def bytes_held(self) -> int:
+        """The size of all records."""
+        return sum(len(data) for records in self._records.values() for data in records.values())

@@ -1,0 +1,106 @@
+"""How a record is written down: the text of its name and position, and the bytes around its data.
+
+The text of a position sorts as positions do, so that a folder or a key range lists records in their order: each number
+is its sign, the count of its digits and its digits; below zero all of that is turned round.
+
+>>> position_text((7, -12))
+'at_p017_m9787'
+>>> parse_position("at_p017_m9787")
+(7, -12)
+>>> sorted([position_text(at) for at in [(2,), (10,), (-1,), (-10,), (2, 0)]], key=str)
+['at_m9789', 'at_m988', 'at_p012', 'at_p012_p010', 'at_p0210']
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from typing import Final
+
+from holons.errors import InvariantBroken, RecordDamaged
+from holons.store.store import Position
+
+POSITION_TEXT_MAX: Final = 200
+"""Longer texts would not fit a file name or a key: eight numbers of 64 bits do."""
+
+_MAGIC: Final = b"holons\x00\x01"
+_HEADER: Final = struct.Struct("<8sIQ")
+_POSITION: Final = re.compile(r"at((?:_[pm][0-9]{3,})*)")
+_NINES: Final = str.maketrans("0123456789", "9876543210")
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def name_text(name: str) -> str:
+    """A name in characters that every file system tells apart: `Bids/3` is `%42ids%2f3`."""
+    data = name.encode("utf-8", "surrogatepass")
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in data)
+
+
+def position_text(position: Position) -> str:
+    """A position as text that sorts as the position does."""
+    text = "at" + "".join(f"_{_number_text(number)}" for number in position)
+    if len(text) > POSITION_TEXT_MAX:
+        raise InvariantBroken(f"the position {position} is too long to be stored", hint="eight numbers of 64 bits fit")
+    return text
+
+
+def parse_position(text: str) -> Position | None:
+    """The position that a text stands for; None if it is no such text."""
+    found = _POSITION.fullmatch(text)
+    if found is None:
+        return None
+    position = tuple(_parse_number(part) for part in found[1].split("_")[1:])
+    return position if position_text(position) == text else None
+
+
+def _number_text(number: int) -> str:
+    digits = str(abs(number))
+    if len(digits) > 99:
+        return "p" + digits  # far beyond what fits: `position_text` says so
+    return f"p{len(digits):02}{digits}" if number >= 0 else f"m{99 - len(digits):02}{digits.translate(_NINES)}"
+
+
+def _parse_number(text: str) -> int:
+    digits = text[3:]
+    return int(digits) if text[0] == "p" else -int(digits.translate(_NINES))
+
+
+# --- the bytes around the data --------------------------------------------------------------------------------------
+
+
+def frame(name: str, position: Position, data: bytes) -> bytes:
+    """Data with its length and a checksum, which also covers what the record is of."""
+    return _HEADER.pack(_MAGIC, _checksum(name, position, data), len(data)) + data
+
+
+def unframe(name: str, position: Position, stored: bytes, where: str) -> bytes:
+    """The data that was framed; raises `RecordDamaged` if a single bit is different, or if it is another record's."""
+    reason = ""
+    if len(stored) < _HEADER.size:
+        reason = f"only {len(stored)} bytes are there"
+    else:
+        magic, checksum, length = _HEADER.unpack_from(stored)
+        data = stored[_HEADER.size :]
+        if magic != _MAGIC:
+            reason = "it was not written by this version of Holons"
+        elif length != len(data):
+            reason = f"{len(data)} of {length} bytes are there"
+        elif checksum != _checksum(name, position, data):
+            reason = "its checksum does not fit"
+    if reason:
+        raise RecordDamaged(
+            f"the record {name} at {position} is damaged: {reason}",
+            hint="an older record is used instead; look at the disk",
+            where=where,
+        )
+    return data
+
+
+def missing(name: str, position: Position, where: str) -> RecordDamaged:
+    """The error for a record that is not there."""
+    return RecordDamaged(f"there is no record {name} at {position}", where=where)
+
+
+def _checksum(name: str, position: Position, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(f"{name_text(name)}/{position_text(position)}".encode()))

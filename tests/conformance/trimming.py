@@ -1,0 +1,49 @@
+"""A rig that also forgets: old checkpoints, WLocal values and seals that nobody needs any more.
+
+What a checkpoint relies on is noted beside it. Once every partition has a newer one, the older ones are gone, and
+replicas are trimmed as far as the invariant allows (trim only what nobody needs). None of it may show.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.rig import Rig
+
+from holons.program import Job
+from holons.windows import BEGINNING
+
+
+class Reach(NamedTuple):
+    """How far a stored checkpoint goes, by stage: what its process record sealed, what its window record emitted."""
+
+    processed: list[int]
+    emitted: list[int]
+
+
+class TrimmingRig(Rig):
+    """A rig whose replicas and runs drop as much as they may, as early as they may."""
+
+    def __init__(self, job: Job, streams, seed: int, replicas: int = 2) -> None:
+        super().__init__(job, streams, seed, replicas)
+        stages = job.layout.stages
+        self.reaches = [Reach([BEGINNING] * stages, [BEGINNING] * stages) for _ in self.logs]
+        self.dropped = 0
+
+    def store(self, number: int) -> None:
+        """Stores a checkpoint; sometimes it replaces all earlier ones, and then others may forget."""
+        super().store(number)
+        if self.random.random() < 0.5:
+            return
+        run, layout = self.runs[number], self.job.layout
+        self.records[number] = self.records[number][-1:]
+        sealed = run.process.state.sealed_to
+        self.reaches[number] = Reach(
+            [layout.reach(stage, sealed) for stage in range(layout.stages)], list(run.window.emitted_to)
+        )
+        run.process.forget(min(run.window.emitted_to))
+        processed, emitted = (
+            [min(steps) for steps in zip(*(reach[part] for reach in self.reaches), strict=True)] for part in (0, 1)
+        )
+        for replica in self.replicas:
+            self.dropped += replica.trim(processed, emitted)
