@@ -55,8 +55,8 @@ def settings(
 
     [bold]Examples[/bold]
 
-      holons demo                    [dim]# the main job on Spark, end to end[/dim]
-      holons demo --no-spark         [dim]# in this process: no Java needed[/dim]
+      holons demo                    [dim]# one program on every engine, compared[/dim]
+      holons demo --no-spark         [dim]# without Spark: no Java needed[/dim]
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
     """

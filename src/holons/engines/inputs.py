@@ -8,6 +8,7 @@ from typing import TypeAlias
 import polars as pl
 import pyarrow as pa
 
+from holons.errors import BadInput
 from holons.streams import Log, MemoryLog
 from holons.windows import END, Mark
 
@@ -26,6 +27,18 @@ def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
             table = piece.to_arrow() if isinstance(piece, pl.DataFrame) else piece
             yield from table.to_batches()
     yield END
+
+
+def check_partitions(stream: str, partitions: Sequence[object]) -> None:
+    """Says which partition is not made of tables, batches and marks."""
+    for number, rows in enumerate(partitions):
+        for piece in rows if isinstance(rows, list | tuple) else [rows]:
+            if not isinstance(piece, pl.DataFrame | pa.Table | pa.RecordBatch | Mark):
+                raise BadInput(
+                    f"partition {number} of {stream!r} holds a {type(piece).__name__}",
+                    hint="a partition is a polars DataFrame (`.collect()` a LazyFrame), an Arrow table or batch, "
+                    "or a list of those and of marks",
+                )
 
 
 def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, Log]:

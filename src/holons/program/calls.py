@@ -43,11 +43,23 @@ class Wanted:
 class Completed(Awaitable[Any]):
     """What `handle.completed(window)` gives: awaiting it parks the call until the window is completed."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, name: str) -> None:
         self._wanted = wanted
+        self._name = name
+        self.awaited = False
 
     def __await__(self) -> Generator[Wanted, Any, Any]:
+        self.awaited = True
         return (yield self._wanted)
+
+    def __bool__(self) -> bool:
+        raise self.forgotten()
+
+    def forgotten(self) -> WrongScope:
+        """The error for a value that was asked for and not awaited."""
+        return WrongScope(
+            f"{self._name}.completed({self._wanted.window}) was not awaited", hint="write `await` in front of it"
+        )
 
 
 class Call:
@@ -66,6 +78,7 @@ class Call:
         self.row: int | None = None
         self.locals: dict[str, Any] = {}
         self.awaited: set[Wanted] = set()
+        self.asked: list[Completed] = []
         self._values = values
         self._watermarks = watermarks
         self._by_hand = by_hand
@@ -133,6 +146,9 @@ class Call:
 
     def checked_inserts(self, layout: Layout) -> Iterator[tuple[int, Rows]]:
         """All inserts, each checked against the watermark at its own row's position."""
+        for completed in self.asked:
+            if not completed.awaited:
+                raise completed.forgotten()
         for index, singles in self._singles.items():
             elements, times, places = zip(*singles, strict=True)
             chosen = np.array(places, dtype=np.int64)
@@ -229,7 +245,9 @@ class ProcessScope:
             raise WrongScope("`completed` in a plain process", hint="write `async def process`, and await it")
         index, described = self._handle(handle)
         check_awaitable(self._layout, described, window, self._call().sealed_to)
-        return Completed(Wanted(index, window))
+        completed = Completed(Wanted(index, window), handle)
+        self._call().asked.append(completed)
+        return completed
 
     def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
         index, described = self._handle(handle)
@@ -298,7 +316,8 @@ def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: i
         raise AwaitWouldDeadlock(
             f"await of {handle.name} {window} when sealed up to {instant_text(reached)}: this partition has not sealed it, "
             "so it would wait for itself",
-            hint="await an earlier window: `handle.window.before(window)` for the one before an event's own",
+            hint="await an earlier window: `handle.window.before(window)` for the one before an event's own; "
+            "with disorder, go back further, until it ends at or before the event's time less the disorder",
         )
     check_kept(handle, window, reached)
 

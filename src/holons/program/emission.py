@@ -258,8 +258,10 @@ class WindowScope:
         return handle.aggregate.value(self.panes[index].state(window))
 
     def _placed(self, value: Any) -> Any:  # noqa: ANN401
-        """Keyed values learn which partition reads them, for `share()`."""
-        return value.placed(self._part.partition, self._partitions) if isinstance(value, Keyed) else value
+        """Keyed values learn who reads them, for `share()`: where one partition speaks for all, its share is all."""
+        if not isinstance(value, Keyed):
+            return value
+        return value.placed(0, 1) if self._now()[0].once else value.placed(self._part.partition, self._partitions)
 
     def completed(self, handle: str, window: Window) -> Awaitable[Any]:
         raise WrongScope(f"await of {handle} in on_window", hint=f"read it directly: self.{handle}[window]")

@@ -89,6 +89,10 @@ class Events:
                 f"stream {self.stream!r} has no column {name!r}", hint=f"it has {', '.join(self.columns)}"
             ) from None
 
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+        hint = f"write events[{name!r}]" if name in self.__dict__["frame"].columns else 'columns are events["name"]'
+        raise AttributeError(f"events have no attribute {name!r}; {hint}, a selection is events.where(...)")
+
     def where(self, mask: Mask) -> Events:
         """The rows for which `mask` is true; null counts as false."""
         if isinstance(mask, pl.Expr):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 import numpy as np
 
 from holons.algebra import Aggregate
-from holons.errors import BadProgram, BadWindow, WrongScope
+from holons.errors import BadProgram, BadWindow, UnknownWindow, WrongScope
 from holons.program.events import Times
 from holons.windows import Duration, FixedSpec, Instant, Session, Window, WindowSpec, instant, micros
 
@@ -116,6 +116,10 @@ class WindowedHandle(Declared, Generic[V]):
 
     def __getitem__(self, window: Window) -> V:
         """The value of a completed window; in `on_window(w)` for windows that end at or before `w`."""
+        if not isinstance(window, Window):
+            raise UnknownWindow(
+                f"{self._name}[{window!r}]: that is no window", hint="use the window that on_window was given"
+            )
         return self._running().read(self._name, window)
 
     def completed(self, window: Window) -> Awaitable[V]:

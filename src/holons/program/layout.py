@@ -113,7 +113,15 @@ def layout_of(program: Program) -> Layout:
     if inspect.isgeneratorfunction(entry) or inspect.isasyncgenfunction(entry):
         raise BadProgram(f"{entry.__name__} yields", hint="write rows with self.output(...); only on_window yields")
     _check_stages(program, handles, found)
-    return Layout(program, tuple(handles), locals_, tuple(found), inspect.iscoroutinefunction(entry), row_by_row)
+    asynchronous = inspect.iscoroutinefunction(entry)
+    if handles and not found and not asynchronous:
+        raise BadProgram(
+            f"nothing ever reads {handles[0].name}",
+            hint="write on_window(self, window), or `async def process` and await handle.completed(window)",
+        )
+    if not row_by_row and _has(program, "each"):
+        raise BadProgram(f"{type(program).__name__} has both process and each", hint="keep one of them")
+    return Layout(program, tuple(handles), locals_, tuple(found), asynchronous, row_by_row)
 
 
 def bind(program: Program, scope: Scope) -> Program:
@@ -190,11 +198,15 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
     if _has(program, "on_window") and "on_window" not in claimed.values():
         free = [kind for kind in targets if kind not in claimed]
         if len(free) != 1:
+            what = f"could mean {len(free)} kinds of windows" if free else "has no windows left to answer"
             raise BadProgram(
-                f"{type(program).__name__}.on_window could mean {len(free)} kinds of windows",
-                hint="mark one method for each: @h.on_window(handle)",
+                f"{type(program).__name__}.on_window {what}", hint="mark one method for each kind: @h.on_window(handle)"
             )
         claimed[free[0]] = "on_window"
+    for name in claimed.values():
+        method = getattr(type(program), name)
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise BadProgram(f"{name} is async", hint="on_window is plain: its windows are completed, nothing to await")
     if program.emit not in ("each", "once"):
         raise BadProgram(f"emit = {program.emit!r} is unknown", hint='emit = "each" or emit = "once"')
     return [

@@ -53,6 +53,8 @@ def tables(rows: Iterable[object]) -> list[pa.Table]:
 
     Types come from each row alone, never from its neighbours: a row must not change because of where a batch ended.
     """
+    if isinstance(rows, dict | pl.DataFrame):  # returned, not yielded: one row, or one frame
+        rows = [rows]
     made: list[pa.Table] = []
     for shape, run in groupby(rows, key=_shape):
         if shape is None:
@@ -68,7 +70,8 @@ def _table(rows: list[Any]) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise BadElement(
             f"a row of output holds something that is no plain value: {error}",
-            hint="numbers, text, times, lists and dicts of those; for values by key: dict(...items()) or .to_frame()",
+            hint="numbers, text, times, and lists of those; a window as window.start, a set as sorted(...), "
+            "values by key one row each (`for key, value in ....items()`) or as `.to_frame()`",
         ) from error
 
 

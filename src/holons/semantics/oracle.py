@@ -421,11 +421,10 @@ class _WindowScope:
             raise WrongScope(f"{handle}[{window}] in on_window of {now}")
         only = None if described.shared else self.partition.number
         value = self.partition.world.value(described, index, window, only)
-        return (
-            value.placed(self.partition.number, len(self.partition.world.partitions))
-            if isinstance(value, Keyed)
-            else value
-        )
+        if not isinstance(value, Keyed):
+            return value
+        readers = 1 if callback.once else len(self.partition.world.partitions)
+        return value.placed(self.partition.number % readers, readers)
 
     def advance(self, handle: str, ts: Times | int) -> None:
         raise WrongScope("advance in on_window")

@@ -3,7 +3,9 @@
 Read `store.py` (the port), then an implementation.
 """
 
+from holons.store.directory import DirectoryStore, Durability
+from holons.store.lmdb import LmdbStore
 from holons.store.memory import MemoryStore
 from holons.store.store import Position, Store
 
-__all__ = ["MemoryStore", "Position", "Store"]
+__all__ = ["DirectoryStore", "Durability", "LmdbStore", "MemoryStore", "Position", "Store"]

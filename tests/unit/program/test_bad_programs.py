@@ -37,7 +37,8 @@ class Counts(h.Program):
 
 def program(body, **state):
     """A program with `process` from a function, and the given state."""
-    return type("Mine", (h.Program,), {"n": h.WCRDT(h.GCounter(), h.Tumbling("1s")), **state, "process": body})()
+    methods = {"process": body, "on_window": lambda self, window: None}
+    return type("Mine", (h.Program,), {"n": h.WCRDT(h.GCounter(), h.Tumbling("1s")), **state, **methods})()
 
 
 def says(error, *words):
@@ -89,6 +90,43 @@ def test_a_stream_that_was_not_passed_is_named():
     with pytest.raises(errors.BadInput) as error:
         h.run(h.job(Counts(), "bids"), {"bid": []})
     says(error, "'bids'")
+
+
+@pytest.mark.parametrize(
+    ("streams", "words"),
+    [
+        ({"in": rows(0)}, "list of partitions"),
+        ({"in": []}, "list of partitions"),
+        ([rows(0)], "by name"),
+        ({"in": [rows(0).lazy()]}, "LazyFrame"),
+        ({"in": [{"ts": [0]}]}, "dict"),
+        ({"in": [rows(0)], "out": [rows(0)]}, "'out'"),
+    ],
+)
+def test_what_is_passed_to_run_is_checked_first(streams, words):
+    with pytest.raises(errors.BadInput) as error:
+        h.run(h.job(Counts(), "in"), streams)
+    says(error, words)
+
+
+def test_a_program_is_not_a_job_and_no_nodes_run_nothing():
+    with pytest.raises(errors.BadInput, match="is not a job"):
+        h.run(Counts(), {"in": [rows(0)]})
+    with pytest.raises(errors.BadInput, match="nodes"):
+        h.run(h.job(Counts(), "in"), {"in": [rows(0)]}, nodes=0)
+
+
+def test_an_unknown_channel_names_the_ones_there_are():
+    results = run(Counts())
+    assert results.rows("late") == []
+    with pytest.raises(errors.BadInput) as error:
+        results.frame("lates")
+    says(error, "'lates'", "on_window", "late")
+
+
+def test_late_rows_are_told():
+    with pytest.warns(Warning, match="1 rows were late"):
+        run(Counts(), rows(5 * SECOND, 0))
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -291,6 +329,32 @@ def test_awaits_that_would_wait_for_themselves_are_refused_at_once():
     says(error, "wait for itself", "before")
 
 
+@pytest.mark.parametrize("use", [bool, lambda value: None])
+def test_a_forgotten_await_is_noticed(use):
+    async def process(self, events):
+        for window, _ in events.by_window(self.n):
+            use(self.n.completed(self.n.window.before(window)))
+
+    with pytest.raises(errors.WrongScope) as error:
+        run(program(process))
+    says(error, "await")
+
+
+def test_the_share_of_the_one_partition_that_emits_is_everything():
+    class Once(h.Program):
+        emit = "once"
+        n = h.WCRDT(h.MergeMap(h.GCounter()), h.Tumbling("1s"))
+
+        def process(self, events):
+            self.n.insert((events["price"], 1), events.ts)
+
+        def on_window(self, window):
+            return {"keys": len(self.n[window].share())}
+
+    parts = [rows(0).with_columns(price=pl.lit(key)) for key in range(9)]
+    assert run(Once(), *parts).rows() == [{"keys": 9}]
+
+
 def test_completed_needs_an_async_process():
     with pytest.raises(errors.WrongScope) as error:
         run(program(lambda self, events: self.n.completed(h.Window(0, SECOND))))
@@ -323,6 +387,8 @@ def test_an_unpicklable_program_names_the_attribute():
     ("attributes", "words"),
     [
         ({}, "does nothing"),
+        ({"process": lambda self, events: None, "n": h.WCRDT(h.GCounter(), h.Tumbling("1s"))}, "ever reads n"),
+        ({"process": lambda self, events: None, "each": lambda self, event: None}, "both process and each"),
         ({"n": h.WCRDT(h.GCounter(), h.Tumbling("1s"))}, "neither process nor each"),
         ({"process": lambda self, events: (yield)}, "self.output"),
         (

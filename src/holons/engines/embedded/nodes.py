@@ -6,7 +6,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from holons.engines.inputs import PartitionRows, logs_of
-from holons.engines.results import Results
 from holons.node import Node, Ports, Settings, partitions_of
 from holons.program import Collected, Job
 from holons.store import MemoryStore
@@ -73,7 +72,7 @@ class World:
 
 def run(
     job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, rows_max: int = 100_000
-) -> Results:
+) -> Collected:
     """Runs until every partition has ended and everything is out."""
     world = World(logs_of(streams))
     world.partitions[job.name] = len(partitions_of(job, world.inputs.__getitem__))
@@ -88,4 +87,4 @@ def run(
             node.tick()
             if node.failures:
                 raise next(iter(node.failures.values()))
-    return Results(world.collected(job.name))
+    return world.collected(job.name)

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from holons import codec
 from holons.engines.inputs import PartitionRows, pieces
-from holons.engines.results import Results
 from holons.engines.spark.session import session
 from holons.errors import BadInput
 from holons.program import Collected, Job
@@ -32,7 +31,7 @@ def run(
     *,
     nodes: int = 1,
     spark: SparkSession | None = None,
-) -> Results:
+) -> Collected:
     """Runs a job over bounded streams on one Spark task."""
     if nodes != 1:
         raise BadInput(
@@ -44,7 +43,7 @@ def run(
     collected: Collected = {}
     for row in spark.range(1).mapInArrow(task, _SCHEMA).collect():
         collected.setdefault(row.channel, {})[row.partition] = codec.decode(bytes(row.rows))
-    return Results(collected)
+    return collected
 
 
 def node_task(job: Job, shipped: _Shipped) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -55,8 +54,7 @@ def node_task(job: Job, shipped: _Shipped) -> Callable[[Iterator[pa.RecordBatch]
 
         for _ in batches:
             streams = {name: [_unship(rows) for rows in partitions] for name, partitions in shipped.items()}
-            results = run_embedded(job, streams)
-            for channel, partitions in results.collected.items():
+            for channel, partitions in run_embedded(job, streams).items():
                 for partition, rows in partitions.items():
                     yield pa.record_batch(
                         {
