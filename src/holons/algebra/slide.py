@@ -35,7 +35,7 @@ _Combine: TypeAlias = Callable[[State, State], State]
 _SPARE_KEYS: Final = 1024
 
 _MUCH: Final = 2
-"""Keys of the table per key of a pane up to which whole columns are cheaper than looking up places."""
+"""Keys of the table per key in use, up to which whole columns are cheaper than looking up places."""
 
 
 class Slide:
@@ -165,10 +165,8 @@ class _KeyedPane(NamedTuple):
     number: int
     keys: Keys
     state: State
-    hidden: _Mask | None
-    """Which keys have rows that the state does not show (None: no key)."""
-    spread: bool = False
-    """Whether `keys` is a whole table: then the pane has just those keys that the state shows."""
+    hidden: IntArray | slice | None
+    """The keys whose rows the state does not show, by place (None: no key)."""
 
 
 class _CountingKeys(_Moving):
@@ -178,7 +176,8 @@ class _CountingKeys(_Moving):
     left keep their place in the table for a while, since most come back.
 
     A pane with much of the table is spread over all of it, zeros between its keys: scattered once, it comes and goes
-    by whole columns. If the table has changed meanwhile, or the pane has few keys, they are looked up one by one.
+    by whole columns. If the table has grown meanwhile, or the pane has few keys, they are looked up one by one. A table
+    never shrinks while such a pane is in: it has at most `_MUCH` times the pane's keys, beside those of newer panes.
     """
 
     def __init__(self, aggregate: MergeMap[object]) -> None:
@@ -197,14 +196,13 @@ class _CountingKeys(_Moving):
         keys, state = cell_of(pane)
         if len(keys) == 0:
             return
-        shown = self._shown(state)
-        held = _KeyedPane(index, keys, state, None if shown.all() else ~shown)
+        held = _KeyedPane(index, keys, state, _gaps(self._shown(state)))
         places, table = self._room(keys), self._finder.keys
         if places is None:
             held = held._replace(keys=table)
         elif held.hidden is None and len(table) <= _MUCH * len(keys):
             state = place(self._inner.zero(len(table)), places, state)
-            held, places = _KeyedPane(index, table, state, None, spread=True), None
+            held, places = _KeyedPane(index, table, state, None), None
         self._held.append(held)
         self._move(held, places, self._inner.merge, np.add)
 
@@ -214,14 +212,8 @@ class _CountingKeys(_Moving):
             self._reset()
         while self._held and self._held[0].number <= last:
             pane = self._held.popleft()
-            if pane.keys is self._finder.keys:
-                self._move(pane, None, self._inner.subtract, np.subtract)
-                continue
-            if pane.spread:
-                own = np.flatnonzero(self._shown(pane.state))
-                pane = pane._replace(keys=pane.keys[own], state=take(pane.state, own))
-            places = self._finder.find(pane.keys)
-            assert places is not None, "the table has the keys of all panes in the window"
+            places = None if pane.keys is self._finder.keys else self._finder.find(pane.keys)
+            assert places is not None or pane.keys is self._finder.keys, "a key is gone while a pane has it"
             self._move(pane, places, self._inner.subtract, np.subtract)
 
     def state(self) -> State:
@@ -233,7 +225,7 @@ class _CountingKeys(_Moving):
         if len(chosen) == 0:
             return _map_of(key_columns.empty(), self._inner.zero(0))
         chosen_keys, totals = keys[chosen], take(self._totals, chosen)
-        if len(keys) > 2 * len(chosen) + _SPARE_KEYS:
+        if len(keys) > _MUCH * len(chosen) + _SPARE_KEYS:
             self._finder, self._hidden = Finder(chosen_keys), self._hidden[chosen]
             self._totals, self._shared = totals, True
         return _map_of(chosen_keys, totals)
@@ -262,14 +254,24 @@ class _CountingKeys(_Moving):
     def _move(self, pane: _KeyedPane, places: IntArray | None, combine: _Combine, count: np.ufunc) -> None:
         """Put a pane in, or take it out, given the places of its keys (None: it is as wide as the table)."""
         if pane.hidden is not None:
-            hidden = np.flatnonzero(pane.hidden)
-            count.at(self._hidden, hidden if places is None else places[hidden], 1)
+            where = pane.hidden if places is None else places[pane.hidden]
+            if isinstance(where, slice):
+                count(self._hidden, 1, out=self._hidden)
+            else:
+                count.at(self._hidden, where, 1)
         if places is None:
             self._totals, self._shared = combine(self._totals, pane.state), True
             return
         if self._shared:
             self._totals, self._shared = _copy(self._totals), False
         self._totals = place(self._totals, places, combine(take(self._totals, places), pane.state))
+
+
+def _gaps(mask: _Mask) -> IntArray | slice | None:
+    """Where the mask is false: None for nowhere, a slice for everywhere."""
+    if mask.all():
+        return None
+    return np.flatnonzero(~mask) if mask.any() else slice(None)
 
 
 def _map_of(keys: Keys, inner: State) -> State:

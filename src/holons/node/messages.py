@@ -20,6 +20,8 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     calls: int
     """How many windows it has emitted."""
     idle: bool
+    parked: bool
+    """Whether it waits for a window."""
     stored_to: int
     """A watermark that its durable process records have passed."""
     emitted_to: tuple[int, ...]
@@ -43,10 +45,6 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim"):
     slot: int
     epoch: int
     node: str
-    offset: int
-    """How far the partition was known to be: claims that never get further mean poison."""
-    steal: bool = False
-    """Whether the owner is alive, and the load is only evened out."""
 
 
 class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):

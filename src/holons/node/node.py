@@ -39,6 +39,7 @@ class Node:
         self._vacant_since_s: dict[Slot, float] = {}
         self._claimed: dict[Slot, int] = {}
         self._held_since_s: dict[Slot, float] = {}
+        self._listed: set[tuple[str, int]] = set()
 
     def add_job(self, name: str, job: Job) -> None:
         """Takes part in a job from now on."""
@@ -77,9 +78,10 @@ class Node:
     def _tick_job(self, here: JobOnNode) -> bool:
         happened = here.listen()
         self._start_and_stop(here)
-        for tasklet in list(here.tasklets.values()):
-            happened |= tasklet.tick()
-            tasklet.checkpoint()
+        for partition, tasklet in list(here.tasklets.items()):
+            if (here.name, partition) in self._listed:  # the others know where I am before I touch a row
+                happened |= tasklet.tick()
+                tasklet.checkpoint()
         here.snapshot()
         self._trim(here)
         return happened
@@ -131,6 +133,7 @@ class Node:
         self.ports.beats.append(encode(Beat(self.name, self._sequence, tuple(running), self.leaving)))
         self.membership.sent(self._sequence)
         self._beat_at_s = now_s
+        self._listed = {(one.job, one.partition) for one in running}
 
     def _told(self, here: JobOnNode, tasklet: PartitionTasklet) -> Running:
         slot, epoch = self._my_slot(here.name, tasklet.partition) or (-1, -1)
@@ -142,6 +145,7 @@ class Node:
             offset=tasklet.offset,
             calls=tasklet.run.window.calls,
             idle=tasklet.idle,
+            parked=tasklet.run.parked is not None,
             stored_to=tasklet.stored_to,
             emitted_to=tasklet.emitted_to,
         )
@@ -182,34 +186,34 @@ class Node:
         rank = (rank - number) % max(len(free), 1)  # the slots of one partition begin with different nodes
         if now_s - since_s < rank * self.settings.stagger_s:
             return
-        self._write_claim(slot, 0 if owner is None else owner.epoch + 1, steal=False)
+        if not self._poisoned(job, partition):
+            self._write_claim(slot, 0 if owner is None else owner.epoch + 1)
 
-    def _write_claim(self, slot: Slot, epoch: int, *, steal: bool) -> None:
+    def _write_claim(self, slot: Slot, epoch: int) -> None:
         job, partition, number = slot
-        if self._claimed.get(slot, -1) >= epoch:
-            return
-        offset = max(
-            (
-                told.offset
-                for _, told in self.membership.all_running()
-                if (told.job, told.partition) == (job, partition)
-            ),
-            default=0,
-        )
-        if not steal and self._poisoned(job, partition, offset):
-            return
-        self.ports.control.append(encode(Claim(job, partition, number, epoch, self.name, offset, steal)))
-        self._claimed[slot] = epoch
+        if self._claimed.get(slot, -1) < epoch:
+            self.ports.control.append(encode(Claim(job, partition, number, epoch, self.name)))
+            self._claimed[slot] = epoch
 
-    def _poisoned(self, job: str, partition: int, offset: int) -> bool:
-        """Stops a job that takes one node after the other down at the same place."""
-        index, place = self.jobs[job].places[partition]
-        log = self.ports.input(self.jobs[job].job.inputs[index].stream)
-        waiting = log.end(place) > offset
-        if not waiting or self.ownership.claims_at(job, partition, offset) < self.settings.poison_claims:
+    def _poisoned(self, job: str, partition: int) -> bool:
+        """Stops a job that takes one node after the other down at the same place.
+
+        Every node lists a partition before it touches a row of it, so the dead tell where they died.
+        """
+        told = [(node, running) for node, running in self.membership.all_running() if running.job == job]
+        here = [(node, running) for node, running in told if running.partition == partition]
+        offset = max((running.offset for _, running in here), default=0)
+        deaths = [
+            node
+            for node, running in here
+            if running.offset == offset and not running.parked and not self.membership.alive(node)
+        ]
+        if len(deaths) < self.settings.poison_deaths:
             return False
-        times = self.settings.poison_claims
-        reason = f"partition {partition} was claimed {times} times without getting past offset {offset}"
+        index, place = self.jobs[job].places[partition]
+        if self.ports.input(self.jobs[job].job.inputs[index].stream).end(place) <= offset:
+            return False
+        reason = f"{len(deaths)} nodes died at offset {offset} of partition {partition}"
         self.ports.control.append(encode(Stopped(job, "Poison", reason)))
         return True
 
@@ -244,7 +248,7 @@ class Node:
             movable = job in self.jobs and resided_s > self.settings.residence_s
             owner = self.ownership.owner(slot)
             if movable and owner is not None and not self._holds_other(job, partition, number, self.name):
-                self._write_claim(slot, owner.epoch + 1, steal=True)
+                self._write_claim(slot, owner.epoch + 1)
                 return
 
     def _start_and_stop(self, here: JobOnNode) -> None:
@@ -252,6 +256,7 @@ class Node:
         mine = {partition for job, partition, _ in self.ownership.held_by(self.name) if job == here.name}
         for partition in sorted(mine - set(here.tasklets)):
             here.start(partition)
+            self._beat_at_s = float("-inf")
         for partition in sorted(set(here.tasklets) - mine):
             tasklet = here.tasklets[partition]
             if self._taken_over(here.name, partition, tasklet):

@@ -29,7 +29,6 @@ class Ownership:
 
     def __init__(self) -> None:
         self._owners: dict[Slot, Owner] = {}
-        self._stuck: dict[tuple[str, int], tuple[int, int]] = {}
 
     def merge(self, claim: Claim) -> bool:
         """Takes a claim, in any order, any number of times; says whether it changed anything."""
@@ -38,9 +37,6 @@ class Ownership:
         if owner <= self._owners.get(slot, Owner(-1, "")):
             return False
         self._owners[slot] = owner
-        if not claim.steal:
-            offset, times = self._stuck.get(slot[:2], (-1, 0))
-            self._stuck[slot[:2]] = (claim.offset, times + 1 if claim.offset == offset else 1)
         return True
 
     def owner(self, slot: Slot) -> Owner | None:
@@ -50,11 +46,6 @@ class Ownership:
     def held_by(self, node: str) -> list[Slot]:
         """The slots that a node holds."""
         return sorted(slot for slot, owner in self._owners.items() if owner.node == node)
-
-    def claims_at(self, job: str, partition: int, offset: int) -> int:
-        """How many claims in a row have found a partition at one and the same offset."""
-        at, times = self._stuck.get((job, partition), (-1, 0))
-        return times if at == offset else 0
 
 
 def preference(slot: Slot, nodes: Iterable[str]) -> list[str]:

@@ -28,5 +28,5 @@ class Settings:
     calls_max: int = 256
     """How many windows are emitted in one slice."""
     messages_max: int = 10_000
-    poison_claims: int = 3
-    """After this many claims without progress past one offset, a job is stopped."""
+    poison_deaths: int = 3
+    """After this many nodes died at one and the same offset of a partition, its job is stopped."""

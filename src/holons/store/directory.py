@@ -107,6 +107,8 @@ class DirectoryStore:
 
     def _list(self, name: str) -> list[fs.FileInfo]:
         found = self._files.get_file_info(fs.FileSelector(self._folder(name), allow_not_found=True))
+        if not found and self._files.get_file_info(self._root).type == fs.FileType.File:
+            raise NotADirectoryError(f"{self._root} is a file")  # listing alone would say: nothing there
         return [info for info in found if info.type == fs.FileType.File]
 
     @staticmethod

@@ -96,6 +96,7 @@ class _Open:
     environment: lmdb.Environment
     file: tuple[int, int]
     sync: bool
+    map_bytes: int
 
 
 class Environments:
@@ -105,7 +106,6 @@ class Environments:
         self._guard = threading.RLock()
         self._process = os.getpid()
         self._open: dict[Path, _Open] = {}
-        self._left_to_parent: list[dict[Path, _Open]] = []
 
     def create(self, folder: Path, lock: int, map_bytes: int, sync: bool) -> lmdb.Environment:
         """The environment of which this process is the writer; made if it is not there."""
@@ -123,25 +123,25 @@ class Environments:
                 environment = _opened(folder, map_bytes, sync, create=True)
                 os.truncate(folder / _DATA, environment.info()["map_size"])
                 os.pwrite(lock, _READY, 0)
-            self._open[folder] = _Open(environment, _identity(folder / _DATA), sync)
-            return environment
+            return self._keep(folder, environment, sync)
 
     def open(self, folder: Path) -> lmdb.Environment:
         """An environment to read from. Raises `RecordDamaged` if its file is not what its writer made."""
         with self._guard:
             self._notice_fork()
-            _check_size(folder, 0)
             known = self._open.get(folder)
-            if known is None or known.file != _identity(folder / _DATA):
-                self.forget(folder)
-                known = _Open(_opened(folder, 0, False, create=False), _identity(folder / _DATA), False)
-                self._open[folder] = known
-                known.environment.reader_check()
             try:
-                _check_size(folder, known.environment.info()["map_size"])
+                _check_size(folder, known.map_bytes if known else 0)  # before anything looks at the map
+                if known is None or known.file != _identity(folder / _DATA):
+                    self.forget(folder)
+                    environment = self._keep(folder, _opened(folder, 0, False, create=False), sync=False)
+                    _check_size(folder, environment.info()["map_size"])
+                    environment.reader_check()
+                    return environment
             except RecordDamaged:
                 self.forget(folder)
                 raise
+            known.map_bytes = known.environment.info()["map_size"]
             return known.environment
 
     def forget(self, folder: Path) -> None:
@@ -158,10 +158,13 @@ class Environments:
             for folder in [folder for folder in self._open if folder.parent == root and folder not in folders]:
                 self.forget(folder)
 
+    def _keep(self, folder: Path, environment: lmdb.Environment, sync: bool) -> lmdb.Environment:
+        self._open[folder] = _Open(environment, _identity(folder / _DATA), sync, environment.info()["map_size"])
+        return environment
+
     def _notice_fork(self) -> None:
         if self._process != os.getpid():
-            self._left_to_parent.append(self._open)  # closing them here would hurt the parent
-            self._open, self._process = {}, os.getpid()
+            self._open, self._process = {}, os.getpid()  # let go, not closed: closing would take the parent's readers
 
 
 environments: Final = Environments()

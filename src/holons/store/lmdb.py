@@ -128,7 +128,7 @@ class LmdbStore:
                 stored = transaction.get(key)
             if stored is not None:
                 try:
-                    return unframe(name, position, stored, str(folder))
+                    return unframe(name, position, bytes(stored), str(folder))
                 except RecordDamaged as error:
                     damage = error
         return damage
@@ -204,7 +204,7 @@ def _positions(transaction: lmdb.Transaction, name: str) -> Iterator[tuple[bytes
     with transaction.cursor() as cursor:
         if not cursor.set_range(prefix):
             return
-        for key in cursor.iternext(keys=True, values=False):
+        for key in map(bytes, cursor.iternext(keys=True, values=False)):
             if not key.startswith(prefix):
                 return
             position = parse_position(key[len(prefix) :].decode("ascii", "replace"))

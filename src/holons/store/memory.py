@@ -15,6 +15,10 @@ class MemoryStore:
     def put(self, name: str, position: Position, data: bytes) -> None:
         self._records.setdefault(name, {}).setdefault(position, data)
 
+    def replace(self, name: str, position: Position, data: bytes) -> None:
+        """Puts a record in place of another: what the simulator needs to tear one."""
+        self._records.setdefault(name, {})[position] = data
+
     def positions(self, name: str) -> list[Position]:
         return sorted(self._records.get(name, {}))
 

@@ -5,9 +5,9 @@ import pickle
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.store.stores import STORES, close
 
 from holons.errors import RecordDamaged
-from tests.unit.store.stores import STORES, close
 
 
 @pytest.fixture(params=sorted(STORES))
@@ -40,7 +40,7 @@ STEPS = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_a_store_is_a_dictionary_that_keeps_the_first(make_store, steps):
     store, model = make_store(), {}

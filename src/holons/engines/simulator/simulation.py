@@ -1,0 +1,278 @@
+"""Runs nodes in virtual time under faults, and judges what they put out.
+
+Safety: at the end the outputs are the oracle's, byte for byte; on the way no position ever held two rows. Liveness:
+after the last fault everything is out within a bounded virtual time. A failing run prints its seed and what happened.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holons.engines.inputs import PartitionRows, pieces
+from holons.engines.simulator.faults import Fault, Kind, draw_faults
+from holons.engines.simulator.world import Gate, SimulatedCrash, World
+from holons.node import Node, Settings, partitions_of
+from holons.program import Collected, Job, canonical
+from holons.streams import MemoryLog
+from holons.windows import Mark
+
+FAULTS_UNTIL_S = 6.0
+RECOVER_WITHIN_S = 60.0
+_PRODUCED_BY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run."""
+
+    seed: int
+    problem: str
+    """Empty if all is well."""
+    finished_s: float
+    faults: tuple[Fault, ...]
+    trace: tuple[str, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        verdict = self.problem or f"all is well after {self.finished_s:.1f}s"
+        faults = "".join(f"\n  fault {fault}" for fault in self.faults)
+        trace = "".join(f"\n  {line}" for line in self.trace[-40:]) if self.problem else ""
+        return f"seed {self.seed}: {verdict}{faults}{trace}"
+
+
+@dataclass
+class _Member:
+    """A node's place in the world, whichever incarnation of it is up."""
+
+    number: int
+    incarnation: int = 0
+    node: Node | None = None
+    gate: Gate | None = None
+    period_s: float = 0.02
+    stalled_until_s: float = 0.0
+    slow_until_s: float = 0.0
+    gone: bool = False
+
+
+class Simulation:
+    """One run: jobs, their inputs, some nodes and a list of faults."""
+
+    def __init__(
+        self,
+        jobs: Mapping[str, Job],
+        streams: Mapping[str, Sequence[PartitionRows]],
+        seed: int,
+        *,
+        nodes: int = 3,
+        faults: Sequence[Fault] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - replayable
+        self._jobs = dict(jobs)
+        self._settings = settings or Settings(rows_max=self._random.choice([3, 17, 1000]), residence_s=1.0)
+        self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()})
+        for name, job in jobs.items():
+            self.world.partitions[name] = len(partitions_of(job, self.world.inputs.__getitem__))
+        self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S) if faults is None else faults)
+        self.trace: list[str] = []
+        self._queue: list[tuple[float, int, int, str]] = []
+        self._ticket = 0
+        self._members = [self._member(number) for number in range(nodes)]
+        self._production = self._schedule_production(streams)
+        for number, fault in enumerate(self.faults):
+            self._schedule(fault.at_s, number, "fault")
+
+    def _schedule(self, at_s: float, number: int, what: str) -> None:
+        self._ticket += 1
+        heapq.heappush(self._queue, (at_s, self._ticket, number, what))
+
+    def _schedule_production(
+        self, streams: Mapping[str, Sequence[PartitionRows]]
+    ) -> list[tuple[str, int, list[object]]]:
+        """Every partition has a producer that appends its pieces over a while."""
+        producers = []
+        for name, partitions in streams.items():
+            for partition, rows in enumerate(partitions):
+                parts: list[object] = []
+                for piece in pieces(rows):
+                    step = 1 if isinstance(piece, Mark) else max(1, piece.num_rows // 3)
+                    length = 1 if isinstance(piece, Mark) else piece.num_rows
+                    parts += [
+                        piece if isinstance(piece, Mark) else piece.slice(at, step) for at in range(0, length, step)
+                    ]
+                producers.append((name, partition, parts))
+                for place in range(len(parts)):
+                    self._schedule(
+                        (place + self._random.random()) / len(parts) * _PRODUCED_BY_S, len(producers) - 1, "produce"
+                    )
+        return producers
+
+    # --- nodes -----------------------------------------------------------------------------------------------------
+
+    def _member(self, number: int) -> _Member:
+        member = _Member(number, period_s=self._random.uniform(0.005, 0.03))
+        self._boot(member)
+        return member
+
+    def _boot(self, member: _Member) -> None:
+        member.incarnation += 1
+        name = f"node-{member.number}#{member.incarnation}"
+        rate, offset_s = self._random.uniform(0.9, 1.1), self._random.uniform(0.0, 1000.0)
+        member.gate = Gate(self.world, member.number, name, rate=rate, offset_s=offset_s)
+        member.node = Node(name, self.world.ports(member.gate), self._settings)
+        for job_name, job in self._jobs.items():
+            member.node.add_job(job_name, job)
+        self._tell(f"{name} starts")
+        self._schedule(self.world.now_s + self._random.uniform(0.0, member.period_s), member.number, "tick")
+
+    def _tick(self, member: _Member) -> None:
+        if member.node is None:
+            return
+        world = self.world
+        if member.stalled_until_s > world.now_s:
+            self._schedule(member.stalled_until_s, member.number, "tick")
+            return
+        try:
+            member.node.tick()
+        except SimulatedCrash as crash:
+            self._down(member, str(crash))
+            return
+        slow = 10.0 if member.slow_until_s > world.now_s else 1.0
+        self._schedule(world.now_s + member.period_s * slow * self._random.uniform(0.5, 1.5), member.number, "tick")
+
+    def _down(self, member: _Member, why: str) -> None:
+        self._tell(why)
+        member.node = member.gate = None
+
+    def _tell(self, what: str) -> None:
+        self.trace.append(f"{self.world.now_s:7.3f}s {what}")
+
+    # --- faults ----------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        world, member = self.world, self._members[fault.node % len(self._members)]
+        until_s = world.now_s + fault.for_s
+        self._tell(f"fault: {fault}")
+        if fault.kind is Kind.CRASH:
+            self._crash(member, fault.detail % 60, until_s)
+        elif fault.kind is Kind.CRASH_ALL:
+            for other in self._members:
+                self._crash(other, fault.detail % 7, until_s)
+        elif fault.kind is Kind.STALL:
+            member.stalled_until_s = until_s
+        elif fault.kind is Kind.SLOW:
+            member.slow_until_s = until_s
+        elif fault.kind is Kind.ISOLATE:
+            if fault.detail % 3 != 0:
+                world.deaf_until_s[member.number] = until_s
+            if fault.detail % 3 != 1:
+                world.mute_until_s[member.number] = until_s
+        elif fault.kind is Kind.LOG_OUTAGE:
+            world.log_down_until_s = until_s
+        elif fault.kind is Kind.STORE_OUTAGE:
+            world.store_down_until_s = until_s
+        elif fault.kind is Kind.JOIN:
+            self._members.append(self._member(len(self._members)))
+        elif fault.kind is Kind.LEAVE and sum(not other.gone for other in self._members) > 1:
+            member.gone = True
+            if member.node is not None:
+                member.node.leave()
+
+    def _crash(self, member: _Member, operations: int, restart_s: float) -> None:
+        if member.gate is not None:
+            member.gate.operations_left = operations
+            self._schedule(restart_s, member.number, "restart")
+
+    def _restart(self, member: _Member) -> None:
+        if member.node is not None and member.gate is not None and member.gate.operations_left is not None:
+            self._down(member, f"{member.gate.name} dies late")
+        if member.node is None and not member.gone:
+            self._boot(member)
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, expected: Mapping[str, Collected]) -> Outcome:
+        """Runs until the outputs are what they must be, or something is wrong, or it takes too long."""
+        deadline_s = FAULTS_UNTIL_S + RECOVER_WITHIN_S
+        wanted = {name: canonical(collected) for name, collected in expected.items()}
+        checked_s = 0.0
+        while self.world.now_s < deadline_s:
+            at_s, _, number, what = heapq.heappop(self._queue)
+            self.world.now_s = max(self.world.now_s, at_s)
+            self._do(what, number)
+            failed = [member.node.stopped for member in self._members if member.node and member.node.stopped]
+            if failed:
+                return self._outcome(f"a job was stopped: {next(iter(failed[0].values()))}")
+            if self.world.now_s > checked_s:
+                checked_s = self.world.now_s + 0.5
+                if self.world.now_s > _PRODUCED_BY_S and self._all_out(wanted):
+                    return self._outcome("")
+        return self._outcome(self._difference(expected))
+
+    def _do(self, what: str, number: int) -> None:
+        if what == "tick":
+            self._tick(self._members[number])
+        elif what == "fault":
+            self._strike(self.faults[number])
+        elif what == "restart":
+            self._restart(self._members[number])
+        else:
+            stream, partition, parts = self._production[number]
+            piece, log = parts.pop(0), self.world.inputs[stream]
+            if isinstance(piece, Mark):
+                log.mark(partition, piece.ts)
+            else:
+                log.append(partition, piece)
+
+    def _all_out(self, wanted: Mapping[str, bytes]) -> bool:
+        return all(canonical(self.world.collected(name)) == data for name, data in wanted.items())
+
+    def _difference(self, expected: Mapping[str, Collected]) -> str:
+        """The first row that is wrong or missing."""
+        for name, channels in expected.items():
+            got = self.world.collected(name)
+            for channel in sorted(set(channels) | set(got)):
+                for partition in sorted(set(channels.get(channel, {})) | set(got.get(channel, {}))):
+                    want_rows = channels.get(channel, {}).get(partition, [])
+                    got_rows = got.get(channel, {}).get(partition, [])
+                    for place in range(max(len(want_rows), len(got_rows))):
+                        want = want_rows[place] if place < len(want_rows) else "nothing"
+                        have = got_rows[place] if place < len(got_rows) else "nothing"
+                        if want != have:
+                            return f"{name} {channel} partition {partition} row {place}: {have}, not {want}"
+        return "the outputs differ in their bytes"
+
+    def _outcome(self, problem: str) -> Outcome:
+        return Outcome(self.world.seed, problem, self.world.now_s, self.faults, tuple(self.trace))
+
+
+def simulate(
+    jobs: Mapping[str, Job],
+    streams: Mapping[str, Sequence[PartitionRows]],
+    expected: Mapping[str, Collected],
+    seed: int,
+    **options: object,
+) -> Outcome:
+    """One run from a seed. The same arguments give the same run, always."""
+    try:
+        return Simulation(jobs, streams, seed, **options).run(expected)  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - whatever a node raises is a finding
+        return Outcome(seed, f"{type(error).__name__}: {error}", 0.0, tuple(draw_faults(seed, 3, FAULTS_UNTIL_S)), ())
+
+
+def shrink(
+    jobs: Mapping[str, Job],
+    streams: Mapping[str, Sequence[PartitionRows]],
+    expected: Mapping[str, Collected],
+    outcome: Outcome,
+) -> Outcome:
+    """The same problem with as few faults as possible."""
+    best = outcome
+    for fault in outcome.faults:
+        fewer = tuple(other for other in best.faults if other is not fault)
+        tried = simulate(jobs, streams, expected, outcome.seed, faults=fewer)
+        if tried.problem:
+            best = tried
+    return best

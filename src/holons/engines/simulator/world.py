@@ -1,0 +1,274 @@
+"""The world that simulated nodes live in: virtual time, and ports that fail.
+
+Each operation on a port passes a gate. There a node may die (so every gap between two operations is a place to crash),
+and there logs and stores may refuse to answer. Messages take their time, some very long, some come twice, and links may
+be cut in one direction only. What was written is never lost: the streams are logs.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
+from holons.node import Ports
+from holons.program import Collected
+from holons.store import MemoryStore, Position, Store
+from holons.streams import Chunk, Cursor, Log, MemoryHub, MemoryLog, Message
+
+
+class SimulatedCrash(BaseException):
+    """The node is gone, in the middle of whatever it was doing."""
+
+
+@dataclass
+class Gate:
+    """What stands between one node incarnation and the world."""
+
+    world: World
+    node: int
+    name: str
+    operations_left: int | None = None
+    """The node dies when this many more operations were begun."""
+    rate: float = 1.0
+    offset_s: float = 0.0
+
+    def pass_through(self, what: str) -> None:
+        """Begins an operation; may be the node's last."""
+        if self.operations_left is not None:
+            self.operations_left -= 1
+            if self.operations_left < 0:
+                raise SimulatedCrash(f"{self.name} dies at {what}")
+
+    def log(self, what: str) -> None:
+        self.pass_through(what)
+        if self.world.log_down_until_s > self.world.now_s:
+            raise LogUnavailable("the logs do not answer")
+
+    def store(self, what: str) -> None:
+        self.pass_through(what)
+        if self.world.store_down_until_s > self.world.now_s:
+            raise StoreUnavailable("the store does not answer")
+
+
+@dataclass
+class World:
+    """Everything that outlives a node."""
+
+    seed: int
+    inputs: dict[str, MemoryLog]
+    now_s: float = 0.0
+    log_down_until_s: float = 0.0
+    store_down_until_s: float = 0.0
+    deaf_until_s: dict[int, float] = field(default_factory=dict)
+    mute_until_s: dict[int, float] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    hubs: dict[str, MemoryHub] = field(default_factory=dict)
+    outputs: dict[tuple[str, str], MemoryLog] = field(default_factory=dict)
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def ports(self, gate: Gate) -> Ports:
+        """The world as one node incarnation sees it."""
+        return Ports(
+            clock=SimulatedClock(gate),
+            beats=self._shared("beats", gate),
+            control=self._shared("control", gate),
+            sync=lambda job: self._shared(f"sync/{job}", gate),
+            input=lambda stream: GatedLog(self.inputs[stream], gate),
+            output=lambda job, channel: GatedLog(self.output(job, channel), gate),
+            store=SimulatedStore(self.store, gate),
+        )
+
+    def _shared(self, stream: str, gate: Gate) -> SimulatedStream:
+        return SimulatedStream(self.hubs.setdefault(stream, MemoryHub()), stream, gate)
+
+    def output(self, job: str, channel: str) -> MemoryLog:
+        return self.outputs.setdefault((job, channel), MemoryLog(self.partitions[job]))
+
+    def collected(self, job: str) -> Collected:
+        """All outputs of a job so far."""
+        collected: Collected = {}
+        for (owner, channel), log in sorted(self.outputs.items()):
+            for partition in range(log.partitions if owner == job else 0):
+                chunks = log.read(partition, 0, log.end(partition))
+                rows = [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]
+                if rows:
+                    collected.setdefault(channel, {})[partition] = rows
+        return collected
+
+    def reaches(self, writer: str, reader: int) -> bool:
+        """Whether a link is up now; every node hears itself."""
+        from_node = int(writer.partition("#")[0].removeprefix("node-"))
+        if from_node == reader:
+            return True
+        cut = max(self.mute_until_s.get(from_node, 0.0), self.deaf_until_s.get(reader, 0.0))
+        return cut <= self.now_s
+
+
+class SimulatedClock:
+    """A node's own clock: it may run fast or slow, and began somewhere else."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def now_s(self) -> float:
+        return self._gate.world.now_s * self._gate.rate + self._gate.offset_s
+
+    def sleep_s(self, seconds: float) -> None:
+        raise AssertionError("a node never sleeps: it is ticked")
+
+    def random(self) -> random.Random:
+        return random.Random(self._gate.world.seed)  # noqa: S311
+
+
+class SimulatedStream:
+    """A shared stream whose messages come late, twice and out of order."""
+
+    def __init__(self, hub: MemoryHub, stream: str, gate: Gate) -> None:
+        self._hub = hub
+        self._stream = stream
+        self._gate = gate
+        self._written_s: dict[tuple[str, int], float] = {}
+        self._done: dict[str, set[int]] = {}
+        self._seen_to: dict[str, int] = {}
+
+    @property
+    def writer(self) -> str:
+        return self._gate.name
+
+    def append(self, data: bytes) -> int:
+        self._gate.log(f"append to {self._stream}")
+        position = self._hub.append(self.writer, data)
+        self._gate.pass_through(f"appended to {self._stream}")
+        return position
+
+    def read(self, cursor: Cursor, count_max: int) -> list[Message]:
+        self._gate.log(f"read {self._stream}")
+        found: list[Message] = []
+        for message in self._hub.read(self._from(cursor), 1_000_000):
+            done = self._done.setdefault(message.writer, set())
+            if message.position in done or not self._arrived(message):
+                continue
+            done.add(message.position)
+            found.append(message)
+            if self._chance(message, "twice") < 0.05:
+                found.append(message)
+        for writer, done in self._done.items():
+            at = max(cursor.get(writer, 0), self._hub.start(writer))
+            while at in done:
+                at += 1
+            cursor[writer] = self._seen_to[writer] = at
+        return found
+
+    def _from(self, cursor: Cursor) -> Cursor:
+        """Where to look; a reader that went back to an older cursor is given everything again."""
+        for writer, seen_to in self._seen_to.items():
+            if cursor.get(writer, 0) < seen_to:
+                self._done[writer] = set()
+        return dict(cursor)
+
+    def _arrived(self, message: Message) -> bool:
+        world, key = self._gate.world, (message.writer, message.position)
+        first_seen_s = self._written_s.setdefault(key, world.now_s)
+        chance = self._chance(message, "delay")
+        delay_s = chance * 0.02 if chance < 0.93 else (chance - 0.93) * 40.0
+        if message.writer == self.writer:
+            delay_s = 0.0
+        return world.now_s >= first_seen_s + delay_s and world.reaches(message.writer, self._gate.node)
+
+    def _chance(self, message: Message, what: str) -> float:
+        """A number in [0, 1) that depends on the seed, the message and the reader only."""
+        key = f"{self._gate.world.seed}/{self._stream}/{message.writer}/{message.position}/{self.writer}/{what}"
+        return zlib.crc32(key.encode()) / 2**32
+
+    def start(self, writer: str) -> int:
+        return self._hub.start(writer)
+
+    def trim(self, below: Cursor) -> None:
+        self._gate.log(f"trim {self._stream}")
+        self._hub.trim(below)
+
+
+class GatedLog:
+    """A log behind a gate."""
+
+    def __init__(self, log: MemoryLog, gate: Gate) -> None:
+        self._log: Log = log
+        self._gate = gate
+
+    @property
+    def partitions(self) -> int:
+        return self._log.partitions
+
+    def append(self, partition: int, rows: pa.RecordBatch) -> int:
+        self._gate.log("append rows")
+        return self._log.append(partition, rows)
+
+    def mark(self, partition: int, ts: int) -> int:
+        self._gate.log("mark")
+        return self._log.mark(partition, ts)
+
+    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+        self._gate.log(f"put {rows.num_rows} rows")
+        half = rows.num_rows // 2
+        if half:  # a crash may fall between the rows of one batch
+            self._log.put(partition, offset, rows.slice(0, half))
+            self._gate.pass_through("half of the rows put")
+        return self._log.put(partition, offset, rows)
+
+    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+        self._gate.log("read rows")
+        return self._log.read(partition, offset, rows_max)
+
+    def start(self, partition: int) -> int:
+        return self._log.start(partition)
+
+    def end(self, partition: int) -> int:
+        return self._log.end(partition)
+
+    def trim(self, partition: int, below: int) -> None:
+        self._gate.log("trim rows")
+        self._log.trim(partition, below)
+
+
+class SimulatedStore:
+    """A store that may not answer, and in which a crash leaves half a record."""
+
+    def __init__(self, store: MemoryStore, gate: Gate) -> None:
+        self._store: Store = store
+        self._replace: Callable[[str, Position, bytes], None] = store.replace
+        self._gate = gate
+
+    def put(self, name: str, position: Position, data: bytes) -> None:
+        self._gate.store(f"put {name}")
+        framed = zlib.crc32(data).to_bytes(4, "big") + data
+        if position in self._store.positions(name) and self._whole(name, position) is not None:
+            return
+        self._replace(name, position, framed[: len(framed) // 2])
+        self._gate.pass_through(f"half of {name} put")
+        self._replace(name, position, framed)
+        self._gate.pass_through(f"{name} put")
+
+    def positions(self, name: str) -> list[Position]:
+        self._gate.store(f"list {name}")
+        return self._store.positions(name)
+
+    def get(self, name: str, position: Position) -> bytes:
+        self._gate.store(f"get {name}")
+        data = self._whole(name, position)
+        if data is None:
+            raise RecordDamaged(f"half of record {name} at {position}")
+        return data
+
+    def _whole(self, name: str, position: Position) -> bytes | None:
+        framed = self._store.get(name, position)
+        data = framed[4:]
+        return data if framed[:4] == zlib.crc32(data).to_bytes(4, "big") else None
+
+    def drop(self, name: str, below: Position) -> None:
+        self._gate.store(f"drop {name}")
+        self._store.drop(name, below)

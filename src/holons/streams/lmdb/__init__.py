@@ -1,0 +1,10 @@
+"""Logs between the processes of one machine, in LMDB.
+
+Read `directory.py` (what lies where, and why nobody can block anybody), then `log.py` and `shared.py`.
+"""
+
+from holons.streams.lmdb.log import LmdbLog
+from holons.streams.lmdb.shared import LmdbSharedLog
+from holons.streams.lmdb.writer import Durability
+
+__all__ = ["Durability", "LmdbLog", "LmdbSharedLog"]

@@ -1,0 +1,237 @@
+"""A log that any number of processes of one machine read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from holons.clock import Clock, SystemClock
+from holons.errors import InvariantBroken, LogDamaged
+from holons.streams.lmdb import values
+from holons.streams.lmdb.directory import StreamDirectory
+from holons.streams.lmdb.environment import SegmentGone
+from holons.streams.lmdb.merge import Piece, cut, merged, same_rows
+from holons.streams.lmdb.segment import Extent, Segment
+from holons.streams.lmdb.writer import Durability, Entry, SegmentWriter, Storage
+from holons.streams.log import Chunk
+
+_VALUE_BYTES: Final = 1 << 20
+"""Larger batches are cut: a value that fits into the processor's cache is checked and copied at twice the speed."""
+
+_TRIES: Final = 20
+
+Result = TypeVar("Result")
+
+
+class LmdbLog:
+    """A stream in LMDB environments, one or more for each writer incarnation; readers merge them by position.
+
+    `writer` must be another one in every process and every incarnation. It costs nothing until the first write, so a
+    log that is only read may have any. One object belongs to one thread. What is read is copied, once, and stays valid.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory, LmdbLog(directory, "bids", 1, "node-a#17") as log:
+    ...     log.append(0, pa.record_batch({"price": [3, 5, 8]}))
+    ...     log.mark(0, 1_000)
+    ...     [(chunk.offset, chunk.length, chunk.mark) for chunk in log.read(0, 1, 10)]
+    0
+    3
+    [(1, 2, None), (3, 1, 1000)]
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        stream: str,
+        partitions: int,
+        writer: str,
+        *,
+        durability: Durability = "process",
+        segment_bytes: int = Storage.segment_bytes,
+        map_bytes: int = Storage.map_bytes,
+        idle_s: float = Storage.idle_s,
+        clock: Clock | None = None,
+    ) -> None:
+        assert 0 < partitions < values.HEADER_PARTITION, f"{partitions} partitions"
+        storage = Storage(durability, segment_bytes, map_bytes, idle_s)
+        self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock())
+        self._writer = SegmentWriter(self._stream, writer, storage)
+        self._ended: dict[int, _Ended] = {}
+        self._recent: dict[int, tuple[str, Chunk]] = {}
+
+    @property
+    def partitions(self) -> int:
+        return self._stream.partitions
+
+    def append(self, partition: int, rows: pa.RecordBatch) -> int:
+        end = self.end(partition)
+        if rows.num_rows:
+            self._writer.write(list(_entries(partition, end, rows)))
+        return end
+
+    def mark(self, partition: int, ts: int) -> int:
+        end = self.end(partition)
+        self._writer.write([(values.key(partition, end), values.mark_value(partition, end, ts))])
+        return end
+
+    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+        end = self.end(partition)
+        if not 0 <= offset <= end:
+            raise InvariantBroken(
+                f"position is identity: {offset} written, but partition {partition} of {self._stream.stream!r} "
+                f"ends at {end}"
+            )
+        known = min(end - offset, rows.num_rows)
+        self._compare(partition, offset, rows.slice(0, known))
+        if known == rows.num_rows:
+            return False
+        self._writer.write(list(_entries(partition, offset + known, rows.slice(known))))
+        return True
+
+    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+        if rows_max <= 0:
+            return []
+        return self._try(partition, lambda: self._read(partition, offset, rows_max))
+
+    def start(self, partition: int) -> int:
+        self._check(partition)
+        self._stream.refresh()
+        return self._stream.floor(str(partition))
+
+    def end(self, partition: int) -> int:
+        return self._try(partition, lambda: self._end(partition))
+
+    def trim(self, partition: int, below: int) -> None:
+        below = min(below, self.end(partition))
+        self._stream.raise_floor(str(partition), below, sync=self._writer.storage.sync)
+        self._stream.sweep(self._needless, self._writer.storage.idle_s)
+
+    def close(self) -> None:
+        """Ends what it writes, and closes what it reads."""
+        self._writer.release()
+        self._stream.close()
+        self._ended.clear()
+        self._recent.clear()
+
+    def __enter__(self) -> LmdbLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- merging ------------------------------------------------------------------------------------------------------
+
+    def _try(self, partition: int, work: Callable[[], Result | None]) -> Result:
+        """Runs `work` on what is there now; again, if segments come and go meanwhile.
+
+        Each segment is read at a moment of its own. So a row may be seen and an earlier one of another writer not, or
+        a segment may be trimmed between being listed and being read. One more look settles both.
+        """
+        self._check(partition)
+        for attempt in range(_TRIES):
+            self._stream.refresh(relist=attempt > 0)
+            try:
+                found = work()
+            except SegmentGone:
+                continue
+            if found is not None:
+                return found
+        raise LogDamaged(
+            f"rows are missing from stream {self._stream.stream!r}",
+            hint=f"a segment was deleted by hand, or lost: restore {self._stream.path}",
+            partition=partition,
+        )
+
+    def _read(self, partition: int, offset: int, rows_max: int) -> list[Chunk] | None:
+        low = max(offset, self._stream.floor(str(partition)))
+        high = low + rows_max
+        holding = [one for one in self._holding(partition, low) if one[0].first < high]
+        if not holding:
+            return [] if self._end(partition) <= low else None
+        pieces = [
+            Piece(chunk, segment.writer)
+            for _, segment in holding
+            for chunk in self._chunks(segment, partition, low, high)
+        ]
+        found = merged(pieces, low, high)
+        reached = found[-1].end if found else low
+        if reached < min(high, max(extent.end for extent, _ in holding)):
+            return None
+        return [piece.chunk for piece in found]
+
+    def _chunks(self, segment: Segment, partition: int, low: int, high: int) -> list[Chunk]:
+        """Chunks of a segment; one that is only read in part is kept for the next read, which wants its rest."""
+        name, recent = self._recent.pop(partition, ("", None))
+        chunks = segment.chunks(partition, low, high, recent if name == segment.name else None)
+        if chunks and chunks[-1].offset + chunks[-1].length > high:
+            self._recent[partition] = segment.name, chunks[-1]
+        return chunks
+
+    def _holding(self, partition: int, low: int) -> Iterator[tuple[Extent, Segment]]:
+        """The segments that hold something of a partition beyond an offset."""
+        ended = self._ended_segments(partition)
+        if low < ended.end:
+            yield from (one for one in ended.segments if one[0].end > low)
+        for segment in self._stream.live:
+            extent = segment.extent(partition)
+            if extent.end > low:
+                yield extent, segment
+
+    def _end(self, partition: int) -> int:
+        ends = [segment.extent(partition).end for segment in self._stream.live]
+        return max(self._stream.floor(str(partition)), self._ended_segments(partition).end, *ends)
+
+    def _ended_segments(self, partition: int) -> _Ended:
+        known = self._ended.get(partition)
+        if known is None or known.version != self._stream.version:
+            live = set(self._stream.live)
+            held = [(one.extent(partition), one) for one in self._stream.segments.values() if one not in live]
+            end = max((extent.end for extent, _ in held), default=0)
+            known = self._ended[partition] = _Ended(self._stream.version, end, held)
+        return known
+
+    def _compare(self, partition: int, offset: int, rows: pa.RecordBatch) -> None:
+        """Raises if other rows are there. Below the floor nothing is compared."""
+        at, high = offset, offset + rows.num_rows
+        while at < high:
+            for chunk in self.read(partition, at, high - at):
+                there = cut(chunk, at, high)
+                at = chunk.offset + chunk.length
+                if chunk.offset >= high:
+                    break
+                if there.rows is None or not same_rows(there.rows, rows.slice(there.offset - offset, there.length)):
+                    raise InvariantBroken(
+                        f"position is identity: another row is at or after {there.offset} "
+                        f"of partition {partition} of {self._stream.stream!r}",
+                        hint="two runs of one partition put out different rows: look for nondeterminism in the program",
+                    )
+            if self._stream.floor(str(partition)) >= high:
+                return
+
+    def _needless(self, segment: Segment) -> bool:
+        for partition in (segment.kept_for, *range(self.partitions)):
+            if segment.extent(partition).end > self._stream.floor(str(partition)):
+                segment.kept_for = partition
+                return False
+        return True
+
+    def _check(self, partition: int) -> None:
+        assert 0 <= partition < self.partitions, f"partition {partition} of {self.partitions}"
+
+
+class _Ended(NamedTuple):
+    """The segments that no longer grow, as far as a partition is concerned."""
+
+    version: int
+    end: int
+    segments: list[tuple[Extent, Segment]]
+
+
+def _entries(partition: int, offset: int, rows: pa.RecordBatch) -> Iterator[Entry]:
+    step = max(1, rows.num_rows * _VALUE_BYTES // max(rows.nbytes, 1))
+    for at in range(0, rows.num_rows, step):
+        part = rows.slice(at, step)
+        yield values.key(partition, offset + at), values.rows_value(partition, offset + at, part)

@@ -1,0 +1,130 @@
+"""A shared stream between the processes of one machine: every writer has segments, and positions, of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from holons.clock import Clock, SystemClock
+from holons.errors import LogDamaged
+from holons.streams.lmdb import values
+from holons.streams.lmdb.directory import StreamDirectory, stem
+from holons.streams.lmdb.environment import SegmentGone
+from holons.streams.lmdb.segment import Segment
+from holons.streams.lmdb.writer import Durability, SegmentWriter, Storage
+from holons.streams.shared import Cursor, Message
+
+_TRIES: Final = 20
+
+
+class LmdbSharedLog:
+    """A shared stream in LMDB environments. `writer` must be another one in every process and every incarnation.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory, LmdbSharedLog(directory, "sync", "node-a#17") as log:
+    ...     log.append(b"hello")
+    ...     log.read({}, 10)
+    0
+    [Message(writer='node-a#17', position=0, data=b'hello')]
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        stream: str,
+        writer: str,
+        *,
+        durability: Durability = "process",
+        segment_bytes: int = Storage.segment_bytes,
+        map_bytes: int = Storage.map_bytes,
+        idle_s: float = Storage.idle_s,
+        clock: Clock | None = None,
+    ) -> None:
+        storage = Storage(durability, segment_bytes, map_bytes, idle_s)
+        self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock())
+        self._writer = SegmentWriter(self._stream, writer, storage)
+        self._next: int | None = None
+        self._by_writer: dict[str, list[Segment]] = {}
+        self._version = -1
+
+    @property
+    def writer(self) -> str:
+        return self._writer.writer
+
+    def append(self, data: bytes) -> int:
+        if self._next is None:
+            self._stream.refresh(relist=True)
+            self._next = self._end(self.writer)
+        position = self._next
+        self._writer.write([(values.key(0, position), values.value(values.MESSAGE, 0, position, data))])
+        self._next += 1
+        return position
+
+    def read(self, cursor: Cursor, count_max: int) -> list[Message]:
+        for attempt in range(_TRIES):
+            self._stream.refresh(relist=attempt > 0)
+            moved: Cursor = {}
+            try:
+                found = self._read(cursor, count_max, moved)
+            except SegmentGone:
+                continue
+            if found is not None:
+                cursor.update(moved)
+                return found
+        raise LogDamaged(
+            f"messages are missing from shared stream {self._stream.stream!r}",
+            hint=f"a segment was deleted by hand, or lost: restore {self._stream.path}",
+        )
+
+    def start(self, writer: str) -> int:
+        self._stream.refresh()
+        return self._stream.floor(stem(writer))
+
+    def trim(self, below: Cursor) -> None:
+        self._stream.refresh()
+        for writer, position in below.items():
+            reachable = min(position, self._end(writer))
+            self._stream.raise_floor(stem(writer), reachable, sync=self._writer.storage.sync)
+        self._stream.sweep(self._needless, self._writer.storage.idle_s)
+
+    def close(self) -> None:
+        """Ends what it writes, and closes what it reads."""
+        self._writer.release()
+        self._stream.close()
+        self._by_writer, self._version, self._next = {}, -1, None
+
+    def __enter__(self) -> LmdbSharedLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, cursor: Cursor, count_max: int, moved: Cursor) -> list[Message] | None:
+        """Messages, and in `moved` where the cursor goes; None if some are missing."""
+        found: list[Message] = []
+        for writer, segments in self._writers().items():
+            at = max(cursor.get(writer, 0), self._stream.floor(segments[0].stem))
+            for segment in segments:
+                if len(found) >= count_max or segment.extent(0).end <= at:
+                    continue
+                for position, data in segment.messages(at, count_max - len(found)):
+                    if position != at:
+                        return None
+                    found.append(Message(writer, position, data))
+                    at += 1
+            moved[writer] = at
+        return found
+
+    def _writers(self) -> dict[str, list[Segment]]:
+        if self._version != self._stream.version:
+            names = sorted({segment.writer for segment in self._stream.segments.values()})
+            self._by_writer = {name: self._stream.of(name) for name in names}
+            self._version = self._stream.version
+        return self._by_writer
+
+    def _end(self, writer: str) -> int:
+        ends = [segment.extent(0).end for segment in self._stream.of(writer)]
+        return max(self._stream.floor(stem(writer)), *ends, 0)
+
+    def _needless(self, segment: Segment) -> bool:
+        return segment.extent(0).end <= self._stream.floor(segment.stem)

@@ -1,0 +1,151 @@
+"""The writing side of one writer incarnation: it fills one segment after the other.
+
+Nobody else ever writes to its environments, so a process that is stopped or killed inside a write transaction holds up
+nobody. Even a second process that uses the same writer id by mistake gets segments of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from holons.errors import InvariantBroken, LogUnavailable
+from holons.streams.lmdb import environment
+from holons.streams.lmdb.directory import Header, StreamDirectory, stem, sync_directory
+from holons.streams.lmdb.environment import Environment, Transaction, registry
+from holons.streams.lmdb.segment import OPEN_FILE
+
+Durability: TypeAlias = Literal["process", "disk"]
+Entry: TypeAlias = tuple[bytes, bytes | pa.Buffer]
+
+_ENTRY_BYTES: Final = 64  # about what LMDB adds to an entry
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How a stream is kept."""
+
+    durability: Durability = "process"
+    """`process`: what was acknowledged survives the death of any process; `disk`: also the machine's."""
+    segment_bytes: int = 128 << 20
+    """A segment that grew to this is ended, and another one begun. Disk is given back by whole segments."""
+    map_bytes: int = 1 << 30
+    """How much address space a new segment takes, at first; it doubles when it must. Costs no disk and no memory."""
+    idle_s: float = 60.0
+    """Trimming may end a segment that did not grow for so long: its writer is probably dead."""
+
+    @property
+    def sync(self) -> bool:
+        """Whether a commit waits for the disk."""
+        return self.durability == "disk"
+
+
+class SegmentWriter:
+    """Commits entries, each call as a whole."""
+
+    def __init__(self, stream: StreamDirectory, writer: str, storage: Storage) -> None:
+        self.writer = writer
+        self.storage = storage
+        self._stream = stream
+        self._pid = os.getpid()
+        self._number = -1
+        self._directory: Path | None = None
+        self._environment: Environment | None = None
+        self._bytes = 0
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Commits entries; when it returns, every reader will see them."""
+        while True:
+            target = self._environment or self._begin_segment()
+            target.write(lambda transaction: _put_all(transaction, entries, self._stream.stream))
+            self._bytes += sum(len(data) + _ENTRY_BYTES for _, data in entries)
+            if self._is_open():
+                break
+            self._environment = None  # somebody ended the segment, and may have deleted it: once more, elsewhere
+        if self._bytes >= self.storage.segment_bytes:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the current segment. The next write begins another one."""
+        if self._directory is not None and self._pid == os.getpid():
+            (self._directory / OPEN_FILE).unlink(missing_ok=True)
+        self._directory = self._environment = None
+
+    def _is_open(self) -> bool:
+        return os.access(f"{self._directory}/{OPEN_FILE}", os.F_OK)
+
+    def _begin_segment(self) -> Environment:
+        self._claim()
+        root = self._stream.path
+        root.mkdir(parents=True, exist_ok=True)
+        self._stream.refresh(relist=True)
+        older = self._stream.of(self.writer)
+        for segment in older:
+            segment.end()
+        self._number = max([self._number, *(segment.number for segment in older)]) + 1
+        token = self._stream.clock.random().getrandbits(32)
+        directory = root / f"segment.{stem(self.writer)}.{self._number:08d}.{token:08x}"
+        self._create(directory)
+        opened = registry.environment(directory, self._stream.clock)
+        opened.write_through(sync=self.storage.sync)
+        self._directory, self._environment, self._bytes = directory, opened, 0
+        return opened
+
+    def _create(self, directory: Path) -> None:
+        new = directory.with_name(f".new.{directory.name}")
+        header = Header(self._stream.stream, self._stream.partitions, self.writer)
+        try:
+            new.mkdir()
+            environment.create(new, self.storage.map_bytes, header.entry(), sync=self.storage.sync)
+            (new / OPEN_FILE).touch()
+            if self.storage.sync:
+                sync_directory(new)
+            new.rename(directory)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            raise LogUnavailable(
+                f"no new segment of stream {self._stream.stream!r}: {error}", hint="is the disk full, or read-only?"
+            ) from error
+        if self.storage.sync:
+            for place in (directory.parent, directory.parent.parent):
+                sync_directory(place)
+
+    def _claim(self) -> None:
+        """A writer id belongs to one process, and in it to one log."""
+        if self._pid != os.getpid():
+            raise InvariantBroken(
+                f"writer {self.writer!r} of stream {self._stream.stream!r} belongs to the process that forked this one",
+                hint="open the log after the fork, with a writer id of the new process",
+            )
+        place = self._stream.path, self.writer
+        if _writers.setdefault(place, self) is not self:
+            raise InvariantBroken(
+                f"writer {self.writer!r} already writes stream {self._stream.stream!r} in this process",
+                hint="share the log, or close the other one first",
+            )
+
+    def release(self) -> None:
+        """Ends the current segment, and lets another log of this process use the writer id."""
+        self.close()
+        place = self._stream.path, self.writer
+        if _writers.get(place) is self:
+            del _writers[place]
+
+
+_writers: weakref.WeakValueDictionary[tuple[Path, str], SegmentWriter] = weakref.WeakValueDictionary()
+
+
+def _put_all(transaction: Transaction, entries: Sequence[Entry], stream: str) -> None:
+    for key, data in entries:
+        if not transaction.put(key, data, overwrite=False):
+            raise InvariantBroken(
+                f"position is identity: stream {stream!r} was written twice at one position",
+                hint="a partition has one producer at a time",
+            )
