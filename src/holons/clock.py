@@ -9,6 +9,13 @@ import random
 import time
 from typing import Protocol
 
+Random = random.Random
+
+
+def seeded(seed: int) -> Random:
+    """Randomness that can be replayed: for the simulator, never for secrets."""
+    return random.Random(seed)  # noqa: S311
+
 
 class Clock(Protocol):
     """Time and randomness as a node sees them."""
@@ -21,7 +28,7 @@ class Clock(Protocol):
         """Let that much time pass."""
         ...
 
-    def random(self) -> random.Random:
+    def random(self) -> Random:
         """This clock's source of randomness."""
         ...
 
@@ -38,5 +45,5 @@ class SystemClock:
     def sleep_s(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def random(self) -> random.Random:
+    def random(self) -> Random:
         return self._random

@@ -293,10 +293,10 @@ def program_of(spec: ProgramSpec, asynchronous: bool = False) -> h.Program:
         attributes[handle.name] = handle.declared()
     for callback in spec.callbacks:
         attributes[callback.name] = h.on_window(attributes[callback.handles[0]])(_on_window(callback))
-        attributes[f"calls_{callback.stage}"] = h.Local("", scope="window")
+        attributes[f"calls_{callback.stage}"] = h.Local({}, scope="window")
     attributes["seen"] = h.Local(0)
     attributes["hand"] = h.Local(BEGINNING)
-    attributes["recent"] = h.Local([])
+    attributes["recent"] = h.Local({})
     if spec.nested is not None:
         attributes["inner"] = h.Nested(program_of(spec.nested, asynchronous))
     plain = {"process": _process, "each": _each}
@@ -350,7 +350,8 @@ def _handle_batch(self, events, places):
             if channel == "twice":
                 self.output(events.where(pl.col("n") > 0).select("k", "n", why=pl.lit("counts")), name)
     if spec.remembers:
-        self.recent.value = [*self.recent.value, *events["user"].to_list()][-3:]
+        told = [_remember(self, user) for user in events["user"].to_list()]
+        self.output(events.select("k", recent=pl.Series(told, dtype=pl.String)), f"{spec.prefix}recent")
 
 
 def _places(self, events):
@@ -414,12 +415,20 @@ def _handle_row(self, event):
         getattr(self, spec.advanced).advance(event.ts + micros(JUMP))
         self.hand.value = max(self.hand.value, event.ts + micros(JUMP))
     if spec.remembers:
-        self.recent.value.append(event["user"])
-        del self.recent.value[:-3]
+        self.output({"recent": _remember(self, event["user"])}, f"{spec.prefix}recent")
     for channel in spec.outputs:
         if (event["k"] or 0) > 0:
-            shown = {"k": event["k"], "place": place} | ({"recent": str(self.recent.value)} if event["n"] else {})
+            shown = {"k": event["k"], "place": place} | ({"n": event["n"]} if event["n"] else {})
             self.output(shown, spec.prefix + channel)
+
+
+def _remember(self, user):
+    """The last three users and how often they came: a dict, changed in place, whose order is seen."""
+    recent = self.recent.value
+    recent[user] = recent.pop(user, 0) + 1
+    if len(recent) > 3:
+        del recent[next(iter(recent))]
+    return str(recent)
 
 
 def _fed(spec, stream, rows):
@@ -468,8 +477,8 @@ def _on_window(callback):
                 _feed(self, handle, window, str(read))
         if callback.counts_itself:
             calls = getattr(self, f"calls_{callback.stage}")
-            calls.value = (calls.value + callback.name[-1])[-4:]
-            read["calls"] = calls.value
+            calls.value[callback.name] = calls.value.get(callback.name, 0) + 1
+            read["calls"] = str(calls.value)
         given = {"start": window.start, "end": window.end, "key": str(window.key), **read}
         if callback.gives == "frame":
             return [pl.DataFrame([given, given])]

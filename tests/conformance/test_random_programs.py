@@ -9,7 +9,7 @@ import random
 
 import cloudpickle
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.conformance.random_programs import JobSpec, ProgramSpec, job_spec, row
 from tests.conformance.trimming import TrimmingRig
@@ -36,7 +36,9 @@ def workload(spec: JobSpec, seed: int) -> dict[str, list[Partition]]:
     }
 
 
+@pytest.mark.filterwarnings("ignore::holons.engines.LateRows")
 @given(seed=st.integers(0, 2**32))
+@settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # a smaller seed is no simpler
 def test_random_programs_equal_the_oracle(seed):
     spec = job_spec(seed)
     job, streams, rng = spec.job(), workload(spec, seed), random.Random(f"run {seed}")

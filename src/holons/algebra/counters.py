@@ -97,7 +97,8 @@ def non_negative_sums(groups: Groups, rows: Rows, who: str) -> IntArray:
             raise _negative(who, element)
         if element * rows.count > 2**63 - 1:
             raise IntegerOverflow("a sum does not fit into 64 bits")
-        return groups.counts() * int(element)
+        counts = groups.counts()
+        return counts if element == 1 else counts * int(element)
     values = integers(element, rows.count, who)
     if rows.count and int(values.min()) < 0:
         raise _negative(who, int(values.min()))

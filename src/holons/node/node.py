@@ -83,7 +83,9 @@ class Node:
                 happened |= tasklet.tick()
                 tasklet.checkpoint()
         here.snapshot()
-        self._trim(here)
+        if here.trim_soon:
+            here.trim_soon = False
+            self._trim(here)
         return happened
 
     def _open_jobs(self) -> None:
@@ -276,7 +278,10 @@ class Node:
     # --- letting go of what nobody needs ---------------------------------------------------------------------------
 
     def _trim(self, here: JobOnNode) -> None:
-        """Trims the replica below what all partitions' durable records have passed."""
+        """Trims the replica below what all durable records have passed, and everything that runs here as well.
+
+        A run that lags behind the records of another owner still needs what those no longer do.
+        """
         floors: dict[int, tuple[int, tuple[int, ...]]] = {}
         told = [running for _, running in self.membership.all_running() if running.job == here.name]
         told += [self._told(here, tasklet) for tasklet in here.tasklets.values()]
@@ -287,5 +292,8 @@ class Node:
         if len(floors) == len(here.places):
             emitted = [min(stage) for stage in zip(*(emitted for _, emitted in floors.values()), strict=True)]
             stored_to = min(stored for stored, _ in floors.values())
+            for tasklet in here.tasklets.values():
+                stored_to = min(stored_to, tasklet.run.process.state.sealed_to)
+                emitted = [min(pair) for pair in zip(emitted, tasklet.run.window.emitted_to, strict=True)]
             layout = here.job.layout
             here.replica.trim([layout.reach(stage, stored_to) for stage in range(layout.stages)], emitted)

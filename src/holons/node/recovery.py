@@ -25,13 +25,17 @@ class Checkpoints:
         self._window = f"{job}/{partition}/window"
 
     def save(self, run: PartitionRun) -> None:
-        """Stores both records of a drained run. Their positions only grow."""
+        """Stores both records of a drained run. Their positions only grow: nobody goes back in any stage."""
         records = run.snapshot()
         process, window = run.process.state, run.window
         assert records.process is not None
         assert records.window is not None
         self._put(self._process, (process.offset, process.sealed_to), (dict(process.ordinals), records.process))
-        self._put(self._window, (window.calls, *window.emitted_to), (dict(window.ordinals), records.window))
+        newest = self._store.positions(self._window)[-1:]
+        if all(
+            mine >= stored for mine, stored in zip(window.emitted_to, newest[0][1:] if newest else (), strict=False)
+        ):
+            self._put(self._window, (window.calls, *window.emitted_to), (dict(window.ordinals), records.window))
 
     def _put(self, name: str, position: Position, record: object) -> None:
         self._store.put(name, position, codec.encode(record))
@@ -60,18 +64,19 @@ class Checkpoints:
         return Records(process, window)
 
     def _newest(self, name: str, reaches: Callable[[Position], bool], output_end: Callable[[str], int]) -> bytes | None:
-        positions = self._store.positions(name)
-        for position in reversed(positions):
+        refused = 0
+        for position in reversed(self._store.positions(name)):
             try:
                 ordinals, record = codec.decode(self._store.get(name, position))
             except (RecordDamaged, CodecError):
-                continue
+                continue  # its writer died before it was done
             if reaches(position) and all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items()):
                 assert isinstance(record, bytes)
                 return record
-        if positions:
+            refused += 1
+        if refused:
             raise CheckpointLost(
-                f"{name}: none of the {len(positions)} records is whole and borne out by the logs",
-                hint="a log has lost rows that were acknowledged, or the store is damaged: restore one of them",
+                f"{name}: none of {refused} records is borne out by the logs",
+                hint="a log has lost rows that were acknowledged: restore it, or resubmit the job",
             )
         return None

@@ -19,6 +19,8 @@ class Settings:
     residence_s: float = 2.0
     """How long a partition stays before it may be moved just to even out the load."""
     checkpoint_s: float = 0.5
+    snapshot_deltas: int = 64
+    """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""
     idle_s: float | None = None
     """After this long without a row, a partition is marked idle. None: never."""
     replicas: int = 1

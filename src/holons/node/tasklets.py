@@ -11,7 +11,7 @@ from collections import deque
 import pyarrow as pa
 
 from holons import codec
-from holons.errors import LogUnavailable, StoreUnavailable
+from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.node.settings import Settings
@@ -19,9 +19,6 @@ from holons.program import Job, Output, PartitionRun
 from holons.streams import Cursor, Log
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING
-
-_SNAPSHOT_EVERY = 64
-"""Deltas between two snapshots of a replica."""
 
 
 class JobOnNode:
@@ -38,42 +35,64 @@ class JobOnNode:
         self.idle: set[int] = set()
         """Partitions that their owners call idle."""
         self.replica, self.cursor = self._newest_replica()
+        self.trim_soon = False
         self._since_snapshot = 0
 
     def listen(self) -> bool:
         """Takes in what others have sealed; says whether there was anything."""
+        if any(start > self.cursor.get(writer, 0) for writer, start in self.sync.starts().items()):
+            self._rejoin()
         messages = self.sync.read(self.cursor, self.settings.messages_max)
         for message in messages:
             outcome = self.replica.apply(Delta.decode(message.data))
             self._since_snapshot += outcome is Applied.NEW
-        if any(self.cursor.get(writer, 0) < self.sync.start(writer) for writer in self.cursor):
-            self.rejoin()
         return bool(messages)
 
-    def rejoin(self) -> None:
-        """Starts over from the newest snapshot: the stream no longer has what is missing."""
+    def _rejoin(self) -> None:
+        """What I have not read is gone from the stream: starts from a snapshot.
+
+        It may lack what partitions here still need, so they start from their newest records, which do not.
+        """
         self.replica, self.cursor = self._newest_replica()
+        for partition in list(self.tasklets):
+            self.start(partition)
 
     def _newest_replica(self) -> tuple[Replica, Cursor]:
-        name = f"{self.name}/replica"
-        for position in reversed(self.ports.store.positions(name)):
-            cursor, snapshot = codec.decode(self.ports.store.get(name, position))
-            return Replica(self.job.layout.handles, len(self.places), snapshot), dict(cursor)
-        return Replica(self.job.layout.handles, len(self.places)), {}
+        snapshots = self._snapshots()
+        if not snapshots:
+            if any(self.sync.starts().values()):
+                raise CheckpointLost(
+                    f"{self.name}: the sync stream was trimmed, and no snapshot of a replica is left",
+                    hint="restore the checkpoint store",
+                )
+            return Replica(self.job.layout.handles, len(self.places)), {}
+        cursor, snapshot = snapshots[-1]
+        return Replica(self.job.layout.handles, len(self.places), snapshot), dict(cursor)
+
+    def _snapshots(self) -> list[tuple[Cursor, bytes]]:
+        """All stored snapshots that are whole, oldest first."""
+        name, store, whole = f"{self.name}/replica", self.ports.store, []
+        for position in store.positions(name):
+            try:
+                whole.append(codec.decode(store.get(name, position)))
+            except (RecordDamaged, CodecError):
+                continue
+        return whole
 
     def snapshot(self) -> None:
-        """Stores the replica, and lets go of the part of the sync stream that two snapshots cover."""
-        if self._since_snapshot < _SNAPSHOT_EVERY:
+        """Stores the replica, and lets go of the part of the sync stream that two snapshots cover.
+
+        Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them.
+        """
+        if self._since_snapshot < self.settings.snapshot_deltas or self.replica.gaps():
             return
         name, store = f"{self.name}/replica", self.ports.store
         store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
         self._since_snapshot = 0
-        known = store.positions(name)
-        if len(known) >= 2:
-            cursors = [codec.decode(store.get(name, position))[0] for position in known[-2:]]
-            below = {writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]}
-            self.sync.trim(below)
-            store.drop(name, known[-2])
+        cursors = [cursor for cursor, _ in self._snapshots()][-2:]
+        if len(cursors) == 2:
+            self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
+            store.drop(name, (sum(cursors[0].values()),))
 
     def start(self, partition: int) -> None:
         """Begins to run a partition, from its newest checkpoint."""
@@ -102,11 +121,22 @@ class PartitionTasklet:
         bounds = (self._input.start(self._place), self._input.end(self._place))
         records = self.checkpoints.load(bounds, lambda channel: self._output(channel).end(partition))
         self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records)
+        self._check_served()
         self.stored_to = BEGINNING
         self.emitted_to: tuple[int, ...] = (BEGINNING,) * here.job.layout.stages
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
         self._read_at_s = self._stored_at_s = here.ports.clock.now_s()
+
+    def _check_served(self) -> None:
+        """Never wrong rows: a run that would read what was trimmed does not begin."""
+        layout, sealed_to = self.here.job.layout, self.run.process.state.sealed_to
+        processed = [layout.reach(stage, sealed_to) for stage in range(layout.stages)]
+        if not self.here.replica.serves(processed, self.run.window.emitted_to):
+            raise CheckpointLost(
+                f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
+                hint="its newest records are gone: restore the checkpoint store, or resubmit the job",
+            )
 
     @property
     def offset(self) -> int:
@@ -196,6 +226,7 @@ class PartitionTasklet:
         except StoreUnavailable:
             return
         self._stored_at_s = now_s
+        self.here.trim_soon = True
         if floors is not None:
             self.stored_to, self.emitted_to = floors
             self.run.process.forget(min(self.emitted_to))

@@ -1,16 +1,23 @@
 """Logs: named, partitioned, replayable streams of Arrow record batches.
 
-Read `log.py` (the port), then an implementation.
+Read `log.py` (the port), then an implementation. `files.py` brings rows in, `sinks.py` brings them out.
 """
 
+from holons.streams.deduplicating import DeduplicatingReader
+from holons.streams.files import ByColumn, Progress, load, read_csv, read_json_lines, read_parquet
 from holons.streams.lmdb import LmdbLog, LmdbSharedLog
 from holons.streams.log import Chunk, Log
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
+from holons.streams.sinks import ConsoleSink, FileSink, Positioned
 
 __all__ = [
+    "ByColumn",
     "Chunk",
+    "ConsoleSink",
     "Cursor",
+    "DeduplicatingReader",
+    "FileSink",
     "LmdbLog",
     "LmdbSharedLog",
     "Log",
@@ -18,5 +25,11 @@ __all__ = [
     "MemoryLog",
     "MemorySharedLog",
     "Message",
+    "Positioned",
+    "Progress",
     "SharedLog",
+    "load",
+    "read_csv",
+    "read_json_lines",
+    "read_parquet",
 ]

@@ -40,6 +40,10 @@ class SharedLog(Protocol):
         """The first position of a writer that is still there."""
         ...
 
+    def starts(self) -> Cursor:
+        """The first position that is still there, for every writer known."""
+        ...
+
     def trim(self, below: Cursor) -> None:
         """Drops messages below these positions; a reader behind them must start from a snapshot."""
         ...
@@ -74,6 +78,9 @@ class MemoryHub:
     def start(self, writer: str) -> int:
         return self._starts.get(writer, 0)
 
+    def starts(self) -> Cursor:
+        return {writer: self._starts.get(writer, 0) for writer in self._messages}
+
     def trim(self, below: Cursor) -> None:
         for writer, position in below.items():
             drop = position - self._starts.get(writer, 0)
@@ -105,6 +112,9 @@ class MemorySharedLog:
 
     def start(self, writer: str) -> int:
         return self._hub.start(writer)
+
+    def starts(self) -> Cursor:
+        return self._hub.starts()
 
     def trim(self, below: Cursor) -> None:
         self._hub.trim(below)

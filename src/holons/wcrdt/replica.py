@@ -179,14 +179,11 @@ class Replica:
         that ends just there, less what the handle keeps. `emitted` is up to where all durable window records have
         emitted: whatever is emitted next ends later. A later stage may still read an earlier one.
         """
-        dropped = 0
-        for panes in self.panes:
-            stage, handle = panes.handle.stage, panes.handle
-            emitted_to = min(emitted[stage:])
-            limit = emitted[stage] if isinstance(handle.window, Session) else min(processed[stage] - 1, emitted_to)
-            if limit > BEGINNING:
-                dropped += panes.trim(limit - handle.keep_us)
-        return dropped
+        return sum(panes.trim(_needless(panes.handle, processed, emitted)) for panes in self.panes)
+
+    def serves(self, processed: Sequence[int], emitted: Sequence[int]) -> bool:
+        """Whether everything is still here that a run needs which has come so far, and no further."""
+        return all(panes.trimmed_to <= _needless(panes.handle, processed, emitted) for panes in self.panes)
 
     def snapshot(self) -> bytes:
         """The resume state; deltas that wait are not part of it, they will be asked for again."""
@@ -195,3 +192,11 @@ class Replica:
     def bytes_held(self) -> int:
         """The size of all seals."""
         return sum(panes.bytes_held() for panes in self.panes)
+
+
+def _needless(handle: Handle, processed: Sequence[int], emitted: Sequence[int]) -> int:
+    """Up to where nobody asks for a handle's windows any more; see `Replica.trim`."""
+    stage = handle.stage
+    session = isinstance(handle.window, Session)
+    limit = emitted[stage] if session else min(processed[stage] - 1, *emitted[stage:])
+    return limit - handle.keep_us if limit > BEGINNING else BEGINNING

@@ -1,5 +1,6 @@
 """A process that writes records in a loop is killed; what it had been told is stored is there, whole."""
 
+import signal
 import subprocess
 import sys
 
@@ -39,7 +40,7 @@ def killed_after(acknowledged, kind, root, first):
 @pytest.mark.parametrize("kind", ["directory", "lmdb"])
 def test_what_was_acknowledged_survives_a_kill(kind, tmp_path):
     store, first = reader_of(kind, tmp_path), 0
-    for acknowledged in (1, 2, 5, 11, 23):
+    for acknowledged in (1, 4, 17):
         last = killed_after(acknowledged, kind, tmp_path, first)
         positions = store.positions("p")
         assert positions[: last + 1] == [(number,) for number in range(last + 1)]
@@ -51,3 +52,25 @@ def test_what_was_acknowledged_survives_a_kill(kind, tmp_path):
     assert store.positions("p") == []
     with pytest.raises(RecordDamaged):
         store.get("p", (0,))
+
+
+CUT_OFF = """
+import resource, signal, sys
+from holons.store import DirectoryStore
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+store = DirectoryStore(sys.argv[1])
+store.put("p", (1,), bytes(9_000))
+store.put("p", (2,), bytes(90_000))
+"""
+
+
+def test_a_writer_killed_in_the_middle_of_a_file_leaves_no_record(tmp_path):
+    """The kernel kills a process whose file grows beyond its limit: always at the same byte."""
+    killed = subprocess.run([sys.executable, "-c", CUT_OFF, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGXFSZ
+    assert [path.stat().st_size for path in tmp_path.rglob("*.part")] == [10_000]
+    store = DirectoryStore(tmp_path)
+    assert store.positions("p") == [(1,)]
+    store.put("p", (2,), b"2")
+    assert [store.get("p", (number,)) for number in (1, 2)] == [bytes(9_000), b"2"]

@@ -8,7 +8,7 @@ import pytest
 
 from holons.errors import RecordDamaged, StoreUnavailable
 from holons.store import LmdbStore
-from holons.store.environments import environments
+from holons.store.environments import environments, reading
 
 SMALL = 1 << 20
 
@@ -218,7 +218,11 @@ def test_a_forked_process_opens_its_own(open_store, root):
         try:
             mine = LmdbStore(root, "child", map_bytes=SMALL)
             mine.put("p", (2,), b"2")
-            os._exit(0 if mine.positions("p") == [(1,), (2,)] else 1)
+            merged = mine.positions("p") == [(1,), (2,)]
+            environment = environments.open(root / "@parent")
+            with reading(environment):
+                mine_by_pid = str(os.getpid()) in environment.readers()
+            os._exit(0 if merged and mine_by_pid else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

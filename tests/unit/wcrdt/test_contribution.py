@@ -129,6 +129,14 @@ def test_time_that_is_sealed_takes_no_more_rows():
     assert contributions.open_panes() == {"n": 1}
 
 
+def test_what_was_sealed_stays_sealed_when_it_resumes():
+    contributions = counting()
+    contributions.seal(7)
+    resumed = Contributions([Handle("n", GCounter(), Tumbling("10us"))], [0], contributions.snapshot())
+    with pytest.raises(InsertBelowWatermark):
+        resumed.insert(0, rows_of([1], [6]))
+
+
 def test_a_pane_is_sealed_when_the_watermark_reaches_its_end():
     contributions = counting()
     contributions.insert(0, rows_of([1], [9]))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 
+from holons.clock import Random, seeded
 from holons.engines.inputs import PartitionRows, logs_of
 from holons.node import Node, Ports, Settings, partitions_of
 from holons.program import Collected, Job
@@ -26,8 +26,8 @@ class TurnClock:
     def sleep_s(self, seconds: float) -> None:
         self._now_s += seconds
 
-    def random(self) -> random.Random:
-        return random.Random(0)  # noqa: S311
+    def random(self) -> Random:
+        return seeded(0)
 
 
 class World:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-import random
 from dataclasses import dataclass
+
+from holons.clock import seeded
 
 
 class Kind(enum.Enum):
@@ -40,7 +41,7 @@ class Fault:
 
 def draw_faults(seed: int, nodes: int, until_s: float, most: int = 8) -> list[Fault]:
     """Faults for one run, in order of time; none begins after `until_s`."""
-    rng = random.Random(seed)  # noqa: S311 - a replayable schedule, not a secret
+    rng = seeded(seed)
     kinds = [*Kind, Kind.CRASH, Kind.CRASH, Kind.CRASH]  # crashes are what it is about
     faults = [
         Fault(

@@ -7,10 +7,10 @@ after the last fault everything is out within a bounded virtual time. A failing 
 from __future__ import annotations
 
 import heapq
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, pieces
 from holons.engines.simulator.faults import Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, World
@@ -69,9 +69,14 @@ class Simulation:
         faults: Sequence[Fault] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - replayable
+        self._random = seeded(seed)
         self._jobs = dict(jobs)
-        self._settings = settings or Settings(rows_max=self._random.choice([3, 17, 1000]), residence_s=1.0)
+        self._settings = settings or Settings(
+            rows_max=self._random.choice([3, 17, 1000]),
+            residence_s=1.0,
+            snapshot_deltas=self._random.choice([4, 64]),
+            poison_deaths=100,  # nodes die for other reasons here
+        )
         self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()})
         for name, job in jobs.items():
             self.world.partitions[name] = len(partitions_of(job, self.world.inputs.__getitem__))
@@ -112,7 +117,7 @@ class Simulation:
     # --- nodes -----------------------------------------------------------------------------------------------------
 
     def _member(self, number: int) -> _Member:
-        member = _Member(number, period_s=self._random.uniform(0.005, 0.03))
+        member = _Member(number, period_s=self._random.uniform(0.01, 0.05))
         self._boot(member)
         return member
 

@@ -7,13 +7,13 @@ be cut in one direction only. What was written is never lost: the streams are lo
 
 from __future__ import annotations
 
-import random
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from holons.clock import Random, seeded
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
@@ -121,8 +121,8 @@ class SimulatedClock:
     def sleep_s(self, seconds: float) -> None:
         raise AssertionError("a node never sleeps: it is ticked")
 
-    def random(self) -> random.Random:
-        return random.Random(self._gate.world.seed)  # noqa: S311
+    def random(self) -> Random:
+        return seeded(self._gate.world.seed)
 
 
 class SimulatedStream:
@@ -187,6 +187,9 @@ class SimulatedStream:
 
     def start(self, writer: str) -> int:
         return self._hub.start(writer)
+
+    def starts(self) -> Cursor:
+        return self._hub.starts()
 
     def trim(self, below: Cursor) -> None:
         self._gate.log(f"trim {self._stream}")

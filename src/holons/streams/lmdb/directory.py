@@ -15,23 +15,22 @@ Floors are names of empty files: they appear at once, the highest counts, and no
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from holons import codec
 from holons.clock import Clock
-from holons.errors import CodecError
+from holons.errors import BadInput, CodecError
 from holons.streams.lmdb import values
 from holons.streams.lmdb.environment import SegmentGone, damaged
 from holons.streams.lmdb.segment import Segment
 
 _MAGIC: Final = "holons log"
-_STEM_CHARACTERS_MAX: Final = 120
+_STEM_CHARACTERS_MAX: Final = 180
 _SETTLE_S: Final = 0.05
 _RELIST_S: Final = 1.0
 
@@ -51,11 +50,24 @@ class Header(NamedTuple):
 
 
 def stem(name: str) -> str:
-    """A name as a part of a file's name: the same for the same name, another for another."""
+    """A name as a part of a file's name; `name_of` turns it back.
+
+    >>> stem("node/a#17"), name_of("node%2Fa#17")
+    ('node%2Fa#17', 'node/a#17')
+    """
     quoted = quote(name, safe="#")
-    if len(quoted) <= _STEM_CHARACTERS_MAX:
-        return quoted
-    return quoted[: _STEM_CHARACTERS_MAX - 33] + "~" + hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+    if not 0 < len(quoted) <= _STEM_CHARACTERS_MAX:
+        raise BadInput(
+            f"{name!r} cannot be a part of a file's name",
+            hint=f"names of streams and writers have 1 to {_STEM_CHARACTERS_MAX} characters; others than letters, "
+            "digits, '_', '-', '~' and '#' count three times or more",
+        )
+    return quoted
+
+
+def name_of(stem: str) -> str:
+    """The name that a stem stands for."""
+    return unquote(stem)
 
 
 class StreamDirectory:
@@ -68,10 +80,11 @@ class StreamDirectory:
         self.clock = clock
         self.segments: dict[str, Segment] = {}
         self.version = 0
-        """Grows whenever `segments` changes, or one of them can no longer grow."""
+        """Grows whenever a segment or a floor appears or goes, or a segment can no longer grow."""
         self.live: list[Segment] = []
         """The segments that may still grow."""
-        self._floors: dict[str, int] = {}
+        self.floors: dict[str, int] = {}
+        """By `stem`: below this offset nothing is there any more."""
         self._seen: tuple[int, ...] | None = None
         self._settled_s = 0.0
         self._listed_s = 0.0
@@ -103,7 +116,7 @@ class StreamDirectory:
 
     def floor(self, name: str) -> int:
         """Below this nothing is there any more; the name is a `stem`."""
-        return self._floors.get(name, 0)
+        return self.floors.get(name, 0)
 
     def of(self, writer: str) -> list[Segment]:
         """The segments of a writer, oldest first."""
@@ -178,7 +191,9 @@ class StreamDirectory:
         name, _, offset = text.rpartition(".")
         if not name or not offset.isdigit():
             raise damaged(self.path / f"floor.{text}", "it is not one of ours")
-        self._floors[name] = max(self._floors.get(name, 0), int(offset))
+        if int(offset) > self.floor(name):
+            self.floors[name] = int(offset)
+            self.version += 1
 
     def _names(self) -> Iterator[str]:
         try:
@@ -189,7 +204,7 @@ class StreamDirectory:
 
     def close(self) -> None:
         """Forgets everything; environments that nobody else uses are closed. The next refresh begins anew."""
-        self.segments, self.live, self._floors, self._seen = {}, [], {}, None
+        self.segments, self.live, self.floors, self._seen = {}, [], {}, None
         self.version += 1
 
     # --- trimming -----------------------------------------------------------------------------------------------------
@@ -200,7 +215,7 @@ class StreamDirectory:
             return
         mine = f"floor.{name}."
         (self.path / f"{mine}{offset}").touch()
-        self._floors[name] = offset
+        self._note_floor(f"{name}.{offset}")
         if sync:
             sync_directory(self.path)
         for other in list(self._names()):

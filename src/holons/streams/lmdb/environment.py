@@ -1,7 +1,11 @@
-"""LMDB environments: opened once per process, never carried through a fork, closed when nobody needs them.
+"""LMDB environments: opened once per process, never open across a fork, closed when nobody needs them.
 
 LMDB forbids to open an environment twice in one process, or to use it after a fork. So all of them are opened here, and
-`Registry` knows them. A child process drops the handles that it inherited, without closing them, and opens its own.
+`Registry` knows them: they are closed before a fork, and parent and child each open again what they use.
+
+A read transaction is kept for the next read, with its place in LMDB's table of readers, so that a process takes no lock
+to read: one that is stopped at any moment while it reads holds up nobody. (It does take one for a moment when it opens
+an environment, and when it looks for dead readers.)
 """
 
 from __future__ import annotations
@@ -18,13 +22,15 @@ import lmdb
 
 from holons.clock import Clock
 from holons.errors import HolonsError, LogDamaged, LogUnavailable
+from holons.streams.lmdb.mapping import Mapping
 
 DATA_FILE: Final = "data.mdb"
 
 _READERS_MAX: Final = 1024
-_OPEN_MAX: Final = 256
+_OPEN_MAX: Final = 128  # each takes up to three file descriptors, and there may be only 1024
 _READER_CHECK_S: Final = 5.0
 _MAP_BYTES_MAX: Final = 1 << 46
+_FORK_WAIT_S: Final = 1.0
 _ENGINE: Final = 0  # LMDB 0.9, data format 1: `Meta` knows where its numbers are
 
 _MAGIC: Final = 0xBEEFC0DE
@@ -121,6 +127,7 @@ class Environment:
         self._checked_s = clock.now_s()
         self._writable = False
         self._sync = False
+        self._mapping: Mapping | None = None
 
     def write_through(self, *, sync: bool) -> None:
         """From now on this process writes to it; `sync`: every commit goes to the disk itself."""
@@ -155,9 +162,14 @@ class Environment:
             return Meta.read(self.directory).transaction
         return self.read(lambda transaction: transaction.id())
 
-    def bytes_used(self) -> int:
-        """The size of the data file."""
-        return (self.directory / DATA_FILE).stat().st_size
+    def mapping(self) -> Mapping:
+        """A way to read large values without copying; to be used within `read`."""
+        assert self._mapping is not None
+        return self._mapping
+
+    def forget_mapping(self) -> None:
+        """Lets go of the file; rows that somebody holds stay valid."""
+        self._mapping = None
 
     def _begin(self, *, write: bool) -> Transaction:
         handle = registry.handle(self) or self._open()
@@ -177,6 +189,7 @@ class Environment:
         meta = Meta.read(self.directory)
         handle = registry.open(self, lambda: self._opened(meta.map_bytes))
         handle.reader_check()
+        self._mapping = Mapping(self.directory / DATA_FILE, meta.page_bytes)
         return handle
 
     def _opened(self, map_bytes: int) -> lmdb.Environment:
@@ -238,11 +251,11 @@ class Registry:
     """All environments that this process has open: one handle for each directory, and not too many at once."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self._lock = threading.RLock()
         self._environments: weakref.WeakValueDictionary[Path, Environment] = weakref.WeakValueDictionary()
         self._handles: dict[int, tuple[Path, lmdb.Environment]] = {}
         self._uses = 0
+        self._held: list[Environment] = []
         self._inherited: list[object] = []
 
     def environment(self, directory: Path, clock: Clock) -> Environment:
@@ -277,12 +290,28 @@ class Registry:
         with self._lock:
             known = self._handles.pop(id(environment), None)
             if known is not None:
+                environment.forget_mapping()
                 known[1].close()
 
-    def leave_to_parent(self) -> None:
-        """In a child process: forgets every handle without closing it; the parent goes on using them."""
-        self.pid = os.getpid()
+    def before_fork(self) -> None:
+        """Closes everything, and keeps it closed: a child that closed what it inherited would free its parent's slots
+        in LMDB's table of readers, and one that did not could never open it again."""
+        open_now = [environment for environment in self._environments.values() if id(environment) in self._handles]
+        self._held = [environment for environment in open_now if environment.lock.acquire(timeout=_FORK_WAIT_S)]
+        self._lock.acquire()
+        for environment in self._held:
+            self.close(environment)
+
+    def after_fork_in_parent(self) -> None:
+        """Lets everyone open again what they need."""
+        self._lock.release()
+        while self._held:
+            self._held.pop().lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Starts anew. What another thread of the parent was using is dropped without being closed."""
         self._lock = threading.RLock()
+        self._held = []
         self._inherited.append(self._handles)
         self._handles = {}
         for environment in self._environments.values():
@@ -308,4 +337,8 @@ class Registry:
 
 
 registry: Final = Registry()
-os.register_at_fork(after_in_child=registry.leave_to_parent)
+os.register_at_fork(
+    before=registry.before_fork,
+    after_in_parent=registry.after_fork_in_parent,
+    after_in_child=registry.after_fork_in_child,
+)

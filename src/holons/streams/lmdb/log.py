@@ -19,7 +19,7 @@ from holons.streams.lmdb.writer import Durability, Entry, SegmentWriter, Storage
 from holons.streams.log import Chunk
 
 _VALUE_BYTES: Final = 1 << 20
-"""Larger batches are cut: a value that fits into the processor's cache is checked and copied at twice the speed."""
+"""Larger batches are cut, so that a reader who wants a few rows does not check many."""
 
 _TRIES: Final = 20
 
@@ -30,7 +30,8 @@ class LmdbLog:
     """A stream in LMDB environments, one or more for each writer incarnation; readers merge them by position.
 
     `writer` must be another one in every process and every incarnation. It costs nothing until the first write, so a
-    log that is only read may have any. One object belongs to one thread. What is read is copied, once, and stays valid.
+    log that is only read may have any. One object belongs to one thread. What was read stays valid,
+    also when the log is closed or trimmed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory, LmdbLog(directory, "bids", 1, "node-a#17") as log:
@@ -60,6 +61,7 @@ class LmdbLog:
         self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock())
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._ended: dict[int, _Ended] = {}
+        self._ended_version = -1
         self._recent: dict[int, tuple[str, Chunk]] = {}
 
     @property
@@ -69,12 +71,12 @@ class LmdbLog:
     def append(self, partition: int, rows: pa.RecordBatch) -> int:
         end = self.end(partition)
         if rows.num_rows:
-            self._writer.write(list(_entries(partition, end, rows)))
+            self._writer.write(lambda: _entries(partition, end, rows))
         return end
 
     def mark(self, partition: int, ts: int) -> int:
         end = self.end(partition)
-        self._writer.write([(values.key(partition, end), values.mark_value(partition, end, ts))])
+        self._writer.write(lambda: [(values.key(partition, end), values.mark_value(partition, end, ts))])
         return end
 
     def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
@@ -88,7 +90,7 @@ class LmdbLog:
         self._compare(partition, offset, rows.slice(0, known))
         if known == rows.num_rows:
             return False
-        self._writer.write(list(_entries(partition, offset + known, rows.slice(known))))
+        self._writer.write(lambda: _entries(partition, offset + known, rows.slice(known)))
         return True
 
     def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
@@ -108,6 +110,7 @@ class LmdbLog:
         below = min(below, self.end(partition))
         self._stream.raise_floor(str(partition), below, sync=self._writer.storage.sync)
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
+        self._ended.clear()
 
     def close(self) -> None:
         """Ends what it writes, and closes what it reads."""
@@ -185,12 +188,15 @@ class LmdbLog:
         return max(self._stream.floor(str(partition)), self._ended_segments(partition).end, *ends)
 
     def _ended_segments(self, partition: int) -> _Ended:
+        if self._ended_version != self._stream.version:
+            self._ended_version = self._stream.version
+            self._ended.clear()  # for all partitions: what was trimmed must not stay mapped
         known = self._ended.get(partition)
-        if known is None or known.version != self._stream.version:
+        if known is None:
             live = set(self._stream.live)
             held = [(one.extent(partition), one) for one in self._stream.segments.values() if one not in live]
             end = max((extent.end for extent, _ in held), default=0)
-            known = self._ended[partition] = _Ended(self._stream.version, end, held)
+            known = self._ended[partition] = _Ended(end, held)
         return known
 
     def _compare(self, partition: int, offset: int, rows: pa.RecordBatch) -> None:
@@ -225,7 +231,6 @@ class LmdbLog:
 class _Ended(NamedTuple):
     """The segments that no longer grow, as far as a partition is concerned."""
 
-    version: int
     end: int
     segments: list[tuple[Extent, Segment]]
 

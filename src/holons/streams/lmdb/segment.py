@@ -82,13 +82,16 @@ class Segment:
         """Everything that overlaps `[low, high)`, in order; `recent` is a chunk of this segment that is known already."""
 
         def work(transaction: Transaction) -> list[Chunk]:
-            found = []
+            found: list[Chunk] = []
+            lasting = self.environment.mapping().lasting
             for head, data in _entries(transaction, partition, low):
                 if head.offset >= high:
                     break
                 if head.offset + head.length > low:
-                    known = recent is not None and recent.offset == head.offset
-                    found.append(recent if known and recent is not None else values.read_chunk(head, data))
+                    if recent is not None and recent.offset == head.offset:
+                        found.append(recent)
+                    else:
+                        found.append(values.read_chunk(head, lasting(data)))
             return found
 
         return self.environment.read(work)

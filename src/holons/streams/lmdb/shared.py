@@ -8,7 +8,7 @@ from typing import Final
 from holons.clock import Clock, SystemClock
 from holons.errors import LogDamaged
 from holons.streams.lmdb import values
-from holons.streams.lmdb.directory import StreamDirectory, stem
+from holons.streams.lmdb.directory import StreamDirectory, name_of, stem
 from holons.streams.lmdb.environment import SegmentGone
 from holons.streams.lmdb.segment import Segment
 from holons.streams.lmdb.writer import Durability, SegmentWriter, Storage
@@ -44,7 +44,7 @@ class LmdbSharedLog:
         self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock())
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._next: int | None = None
-        self._by_writer: dict[str, list[Segment]] = {}
+        self._by_writer: dict[str, tuple[str, list[Segment]]] = {}
         self._version = -1
 
     @property
@@ -56,7 +56,8 @@ class LmdbSharedLog:
             self._stream.refresh(relist=True)
             self._next = self._end(self.writer)
         position = self._next
-        self._writer.write([(values.key(0, position), values.value(values.MESSAGE, 0, position, data))])
+        entry = values.key(0, position), values.value(values.MESSAGE, 0, position, data)
+        self._writer.write(lambda: [entry])
         self._next += 1
         return position
 
@@ -80,6 +81,10 @@ class LmdbSharedLog:
         self._stream.refresh()
         return self._stream.floor(stem(writer))
 
+    def starts(self) -> Cursor:
+        self._stream.refresh()
+        return {writer: self._stream.floor(writer_stem) for writer, (writer_stem, _) in self._writers().items()}
+
     def trim(self, below: Cursor) -> None:
         self._stream.refresh()
         for writer, position in below.items():
@@ -102,8 +107,8 @@ class LmdbSharedLog:
     def _read(self, cursor: Cursor, count_max: int, moved: Cursor) -> list[Message] | None:
         """Messages, and in `moved` where the cursor goes; None if some are missing."""
         found: list[Message] = []
-        for writer, segments in self._writers().items():
-            at = max(cursor.get(writer, 0), self._stream.floor(segments[0].stem))
+        for writer, (writer_stem, segments) in self._writers().items():
+            at = max(cursor.get(writer, 0), self._stream.floor(writer_stem))
             for segment in segments:
                 if len(found) >= count_max or segment.extent(0).end <= at:
                     continue
@@ -115,10 +120,12 @@ class LmdbSharedLog:
             moved[writer] = at
         return found
 
-    def _writers(self) -> dict[str, list[Segment]]:
+    def _writers(self) -> dict[str, tuple[str, list[Segment]]]:
+        """For each writer, its stem and its segments; there may be none left."""
         if self._version != self._stream.version:
-            names = sorted({segment.writer for segment in self._stream.segments.values()})
-            self._by_writer = {name: self._stream.of(name) for name in names}
+            names = {segment.writer for segment in self._stream.segments.values()}
+            names.update(name_of(trimmed) for trimmed in self._stream.floors)
+            self._by_writer = {name: (stem(name), self._stream.of(name)) for name in sorted(names)}
             self._version = self._stream.version
         return self._by_writer
 

@@ -106,7 +106,7 @@ def read_head(data: memoryview, partition: int, offset: int) -> Head:
 
 
 def read_body(head: Head, data: memoryview) -> memoryview:
-    """The body of a value, checked; it is LMDB's memory, so it is gone when the transaction ends."""
+    """The body of a value, checked; a view of `data`, and valid for as long."""
     body = data[_HEAD_BYTES:]
     if zlib.crc32(body) != head.body_checksum:
         raise _damaged("a body whose checksum is wrong", head.partition, head.offset)
@@ -114,11 +114,7 @@ def read_body(head: Head, data: memoryview) -> memoryview:
 
 
 def read_chunk(head: Head, data: memoryview) -> Chunk:
-    """The rows or the mark of a value, copied out of LMDB's memory.
-
-    The copy costs a third of what the checksum costs. Without it a transaction would have to stay open for as long as
-    anyone holds the rows: it would pin pages, forbid a larger map, and turn a late access into a crash of the process.
-    """
+    """The rows or the mark of a value. Rows are not copied: `data` must be memory that lasts."""
     body = read_body(head, data)
     try:
         if head.kind == MARK:
@@ -131,9 +127,7 @@ def read_chunk(head: Head, data: memoryview) -> Chunk:
 
 
 def _rows(body: memoryview, length: int) -> pa.RecordBatch:
-    copied = pa.allocate_buffer(len(body))
-    np.frombuffer(copied, np.uint8)[:] = np.frombuffer(body, np.uint8)
-    with pa.ipc.open_stream(copied) as stream:
+    with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
         rows = stream.read_next_batch()
     if rows.num_rows != length:
         raise pa.ArrowInvalid(f"{rows.num_rows} rows instead of {length}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -53,6 +53,7 @@ class SegmentWriter:
     def __init__(self, stream: StreamDirectory, writer: str, storage: Storage) -> None:
         self.writer = writer
         self.storage = storage
+        self._stem = stem(writer)
         self._stream = stream
         self._pid = os.getpid()
         self._number = -1
@@ -60,12 +61,19 @@ class SegmentWriter:
         self._environment: Environment | None = None
         self._bytes = 0
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Commits entries; when it returns, every reader will see them."""
+    def write(self, entries: Callable[[], Iterable[Entry]]) -> None:
+        """Commits entries; when it returns, every reader will see them.
+
+        They are made one by one, and anew if a commit has to be repeated: a large batch never lies around whole.
+        """
+        if self._pid != os.getpid():
+            raise InvariantBroken(
+                f"writer {self.writer!r} of stream {self._stream.stream!r} belongs to the process that forked this one",
+                hint="open the log after the fork, with a writer id of the new process",
+            )
         while True:
             target = self._environment or self._begin_segment()
-            target.write(lambda transaction: _put_all(transaction, entries, self._stream.stream))
-            self._bytes += sum(len(data) + _ENTRY_BYTES for _, data in entries)
+            self._bytes += target.write(lambda transaction: _put_all(transaction, entries(), self._stream.stream))
             if self._is_open():
                 break
             self._environment = None  # somebody ended the segment, and may have deleted it: once more, elsewhere
@@ -91,7 +99,7 @@ class SegmentWriter:
             segment.end()
         self._number = max([self._number, *(segment.number for segment in older)]) + 1
         token = self._stream.clock.random().getrandbits(32)
-        directory = root / f"segment.{stem(self.writer)}.{self._number:08d}.{token:08x}"
+        directory = root / f"segment.{self._stem}.{self._number:08d}.{token:08x}"
         self._create(directory)
         opened = registry.environment(directory, self._stream.clock)
         opened.write_through(sync=self.storage.sync)
@@ -118,12 +126,7 @@ class SegmentWriter:
                 sync_directory(place)
 
     def _claim(self) -> None:
-        """A writer id belongs to one process, and in it to one log."""
-        if self._pid != os.getpid():
-            raise InvariantBroken(
-                f"writer {self.writer!r} of stream {self._stream.stream!r} belongs to the process that forked this one",
-                hint="open the log after the fork, with a writer id of the new process",
-            )
+        """In one process a writer id belongs to one log."""
         place = self._stream.path, self.writer
         if _writers.setdefault(place, self) is not self:
             raise InvariantBroken(
@@ -142,10 +145,14 @@ class SegmentWriter:
 _writers: weakref.WeakValueDictionary[tuple[Path, str], SegmentWriter] = weakref.WeakValueDictionary()
 
 
-def _put_all(transaction: Transaction, entries: Sequence[Entry], stream: str) -> None:
+def _put_all(transaction: Transaction, entries: Iterable[Entry], stream: str) -> int:
+    """Puts them all; returns about how many bytes that takes."""
+    total = 0
     for key, data in entries:
+        total += len(data) + _ENTRY_BYTES
         if not transaction.put(key, data, overwrite=False):
             raise InvariantBroken(
                 f"position is identity: stream {stream!r} was written twice at one position",
                 hint="a partition has one producer at a time",
             )
+    return total

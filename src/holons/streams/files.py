@@ -1,0 +1,288 @@
+"""Sources: Parquet, CSV and JSON lines files into a log, always dealt to partitions in the same way.
+
+>>> from pathlib import Path; from tempfile import mkdtemp
+>>> path = Path(mkdtemp()) / "bids.csv"
+>>> _ = path.write_text("ts,price\\n1,10\\n2,30\\n")
+>>> read_csv(path).read(0, 0, 100)[0].rows.to_pylist()
+[{'ts': 1, 'price': 10}, {'ts': 2, 'price': 30}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+from pyarrow import csv, json, parquet
+
+from holons.errors import BadInput
+from holons.streams.log import Log
+from holons.streams.memory import MemoryLog
+
+Format: TypeAlias = Literal["parquet", "csv", "jsonl"]
+Paths: TypeAlias = str | Path | Sequence[str | Path]
+"""A file, a directory (its files by name), or several of those in the order given."""
+
+ColumnHash: TypeAlias = "Callable[[npt.NDArray[np.generic] | pl.Series], npt.NDArray[np.uint64]]"
+"""A hash for each row, the same on every machine (`holons.algebra.hashing.hash64`): text comes as a polars series."""
+
+BATCH_ROWS: Final = 100_000
+_SUFFIXES: Final[dict[str, Format]] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+_COMPRESSED: Final = frozenset({".gz", ".bz2", ".zst", ".lz4", ".br"})
+
+
+@dataclass(frozen=True)
+class ByColumn:
+    """Deals rows by a column: equal values meet in one partition."""
+
+    column: str
+    hash: ColumnHash
+
+
+PartitionBy: TypeAlias = Literal["file", "batch"] | ByColumn
+"""Whole files in turn, batches of `batch_rows` rows in turn, or rows by a column's hash."""
+
+
+class Progress(NamedTuple):
+    """How far a load has come."""
+
+    path: Path
+    files_done: int
+    files: int
+    rows: int
+
+
+class Options(TypedDict, total=False):
+    """What `load` can be told, for all formats."""
+
+    partition_by: PartitionBy
+    schema: pa.Schema | None
+    batch_rows: int
+    end: int | None
+    progress: Callable[[Progress], None] | None
+
+
+def read_parquet(paths: Paths, partitions: int = 1, **options: Unpack[Options]) -> MemoryLog:
+    """Parquet files as a log in memory; for the options see `load`."""
+    return _read("parquet", paths, partitions, options)
+
+
+def read_csv(paths: Paths, partitions: int = 1, **options: Unpack[Options]) -> MemoryLog:
+    """CSV files with a header line as a log in memory; for the options see `load`."""
+    return _read("csv", paths, partitions, options)
+
+
+def read_json_lines(paths: Paths, partitions: int = 1, **options: Unpack[Options]) -> MemoryLog:
+    """Files with one JSON object on each line as a log in memory; for the options see `load`."""
+    return _read("jsonl", paths, partitions, options)
+
+
+def _read(format: Format, paths: Paths, partitions: int, options: Options) -> MemoryLog:  # noqa: A002
+    if partitions < 1:
+        raise BadInput(f"a log of {partitions} partitions", hint="there is at least 1")
+    log = MemoryLog(partitions)
+    load(log, paths, format=format, **options)
+    return log
+
+
+def load(
+    log: Log,
+    paths: Paths,
+    *,
+    format: Format | None = None,  # noqa: A002 - what everybody calls it
+    partition_by: PartitionBy = "file",
+    schema: pa.Schema | None = None,
+    batch_rows: int = BATCH_ROWS,
+    end: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> int:
+    """Appends the rows of files to a log; returns how many. The same files and options always give the same log.
+
+    Without a `format` a file's name tells it. All files have the columns of `schema`, or those of the first file with
+    rows; their types in CSV and JSON then follow from that whole file, which is read at once. Parquet is streamed, and
+    so is CSV once the types are known. `end` is the value of a mark that ends every partition.
+
+    Everything that can be known is checked before the first row is appended; a file that turns out to be bad further
+    on leaves the rows before it in the log.
+    """
+    if batch_rows < 1:
+        raise BadInput(f"batches of {batch_rows} rows", hint="batch_rows is at least 1")
+    files = [(path, format or _format_of(path)) for path in _files(paths, format)]
+    for path, kind in files:
+        if kind == "parquet":
+            with _opening(path), parquet.ParquetFile(path) as file:
+                schema = _agreed(schema, file.schema_arrow, path)
+    dealer = _Dealer(log, partition_by)
+    for number, (path, kind) in enumerate(files):
+        for batch in _recut(_batches(path, kind, schema, batch_rows), batch_rows):
+            schema = _agreed(schema, batch.schema, path)
+            dealer.deal(batch.select(schema.names).replace_schema_metadata(None), number, path)
+            if progress is not None:
+                progress(Progress(path, number, len(files), dealer.rows))
+        if progress is not None:
+            progress(Progress(path, number + 1, len(files), dealer.rows))
+    if end is not None:
+        for partition in range(log.partitions):
+            log.mark(partition, end)
+    return dealer.rows
+
+
+# --- to partitions --------------------------------------------------------------------------------------------------
+
+
+class _Dealer:
+    """Decides each row's partition from its place in the files and its values, never from how they were read."""
+
+    def __init__(self, log: Log, partition_by: PartitionBy) -> None:
+        self._log = log
+        self._by = partition_by
+        self._batches = 0
+        self.rows = 0
+
+    def deal(self, batch: pa.RecordBatch, file: int, path: Path) -> None:
+        if isinstance(self._by, ByColumn):
+            self._deal_by_column(batch, self._by, path)
+        else:
+            turn = file if self._by == "file" else self._batches
+            self._log.append(turn % self._log.partitions, batch)
+        self._batches += 1
+        self.rows += batch.num_rows
+
+    def _deal_by_column(self, batch: pa.RecordBatch, by: ByColumn, path: Path) -> None:
+        if by.column not in batch.schema.names:
+            raise BadInput(
+                f"there is no column {by.column!r} to partition by",
+                hint=f"the columns are {', '.join(batch.schema.names)}",
+                file=path,
+            )
+        series = pl.Series(by.column, batch.column(by.column))
+        if series.null_count():
+            raise BadInput(
+                f"the column {by.column!r} has nulls, which belong to no partition",
+                hint="fill them before, or partition by another column",
+                file=path,
+            )
+        hashes = by.hash(series if series.dtype == pl.String else series.to_numpy())
+        owners = (hashes % np.uint64(self._log.partitions)).astype(np.int64)
+        order = np.argsort(owners, kind="stable")
+        dealt = batch.take(pa.array(order))
+        edges = np.searchsorted(owners[order], np.arange(self._log.partitions + 1))
+        for partition, (first, last) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist())):
+            if first < last:
+                self._log.append(partition, dealt.slice(first, last - first))
+
+
+# --- from files -----------------------------------------------------------------------------------------------------
+
+
+def _files(paths: Paths, format: Format | None) -> list[Path]:  # noqa: A002
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    found: list[Path] = []
+    for path in map(Path, given):
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+            found.extend(file for file in inside if _suffix(file) in _SUFFIXES or format is not None)
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise BadInput("there is no such file", hint="paths are relative to where Python was started", file=path)
+    if not found:
+        raise BadInput(
+            f"no files in {', '.join(map(str, given)) or 'an empty list'}",
+            hint=f"files end in {', '.join(_SUFFIXES)}, or format= says what they are",
+        )
+    return found
+
+
+def _suffix(path: Path) -> str:
+    name = Path(path.stem) if path.suffix in _COMPRESSED else path
+    return name.suffix.lower()
+
+
+def _format_of(path: Path) -> Format:
+    try:
+        return _SUFFIXES[_suffix(path)]
+    except KeyError:
+        raise BadInput(
+            "cannot tell what this file holds", hint="say format='parquet', 'csv' or 'jsonl'", file=path
+        ) from None
+
+
+def _batches(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    with _opening(path):
+        if kind == "parquet":
+            with parquet.ParquetFile(path) as file:
+                yield from file.iter_batches(batch_size=batch_rows)
+        elif kind == "jsonl" and path.stat().st_size:
+            options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error") if schema else None
+            yield from json.read_json(path, parse_options=options).to_batches()
+        elif kind == "csv" and schema is None:
+            yield from csv.read_csv(path).to_batches()
+        elif kind == "csv":
+            convert = csv.ConvertOptions(column_types=schema)
+            with csv.open_csv(path, convert_options=convert) as reader:
+                yield from reader
+
+
+class _opening:  # noqa: N801 - reads as a statement
+    """Turns what goes wrong with a file into an error that names it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError) and not isinstance(error, BadInput):
+            raise BadInput(
+                f"cannot read this file: {error}",
+                hint="is it whole, and in the format that its name or format= says? A schema= fixes the types",
+                file=self._path,
+            ) from error
+
+
+def _agreed(schema: pa.Schema | None, found: pa.Schema, path: Path) -> pa.Schema:
+    if schema is not None and (len(schema) != len(found) or set(schema) != set(found)):
+        raise BadInput(
+            f"its columns are {_columns(found)}, but should be {_columns(schema)}",
+            hint="all files of one load have the same columns; schema= fixes the types in CSV and JSON",
+            file=path,
+        )
+    return found if schema is None else schema
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _recut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of exactly `rows`, but for the last: readers cut as they please."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while count + batch.num_rows >= rows:
+            taken = rows - count
+            yield _joined([*held, batch.slice(0, taken)])
+            batch, held, count = batch.slice(taken), [], 0
+        if batch.num_rows:
+            held.append(batch)
+            count += batch.num_rows
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,64 @@
+"""Reading without copying: a map of our own of a segment's data file.
+
+LMDB's memory is only ours within a transaction: afterwards the environment may be closed, or its map moved. But large
+values lie in pages of their own, one behind the other, and since nothing in a segment is ever changed or deleted,
+neither are these pages. So they are looked up in a second map of the same file, which lives as long as anyone holds
+rows of it; no transaction stays open, no page is pinned. The checksum is computed over this second view, so a wrong
+guess cannot go unnoticed.
+
+Copying instead costs as much as the checksum, so it would halve the speed (measured: 80 instead of 160 M rows/s).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+_COPIED_BYTES_MAX: Final = 64 << 10
+"""Smaller values are copied: that is cheaper than to map a file that grew."""
+
+_PAGE_HEAD_BYTES: Final = 16  # of LMDB 0.9; the first eight are the page's number
+_COMPARED_BYTES: Final = 48
+
+
+class Mapping:
+    """A data file, mapped for reading."""
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self._path = path
+        self._page_bytes = page_bytes
+        self._view = memoryview(b"")
+
+    def lasting(self, data: memoryview) -> memoryview:
+        """The same bytes as a value in LMDB's memory, but valid for as long as the result is held."""
+        found = self._found(data) if len(data) > _COPIED_BYTES_MAX else None
+        return _copied(data) if found is None else found
+
+    def _found(self, data: memoryview) -> memoryview | None:
+        page = pa.py_buffer(data).address - _PAGE_HEAD_BYTES
+        if page % self._page_bytes:
+            return None
+        first = ctypes.c_uint64.from_address(page).value * self._page_bytes + _PAGE_HEAD_BYTES
+        if first + len(data) > len(self._view):
+            self._map()
+        found = self._view[first : first + len(data)]
+        same = len(found) == len(data) and found[:_COMPARED_BYTES] == data[:_COMPARED_BYTES]
+        return found if same else None
+
+    def _map(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError):  # trimmed meanwhile: what is left of it is copied
+            self._view = memoryview(b"")
+
+
+def _copied(data: memoryview) -> memoryview:
+    copy = pa.allocate_buffer(len(data))
+    np.frombuffer(copy, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return memoryview(copy)

@@ -1,0 +1,270 @@
+"""Sinks: a log's rows to files or to a screen, each row once (invariant: position is identity).
+
+A file's name says which rows it holds, so the files themselves are the sink's memory: whoever runs it again, after a
+crash or just so, writes what is missing and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TextIO, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+from pyarrow import parquet
+
+from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
+from holons.streams.log import Chunk, Log
+
+Row: TypeAlias = dict[str, Any]
+SinkFormat: TypeAlias = Literal["parquet", "jsonl"]
+
+FILE_ROWS: Final = 100_000
+_SUFFIX: Final = re.compile(r"\.p([0-9]{5,})\.([0-9]{18,})\.([0-9]+)\.(parquet|jsonl)")
+_PART: Final = ".part"
+
+
+class Positioned(NamedTuple):
+    """A row and its position."""
+
+    partition: int
+    ordinal: int
+    row: Row
+
+
+class SinkFile(NamedTuple):
+    """A file with the rows of one partition from `first` on."""
+
+    partition: int
+    first: int
+    rows: int
+    path: Path
+
+    @property
+    def end(self) -> int:
+        """The ordinal after its last row."""
+        return self.first + self.rows
+
+
+class FileSink:
+    """Writes one channel's rows to `<channel>.p<partition>.<first ordinal>.<count>.parquet`, or `.jsonl`.
+
+    Only whole files have such a name. JSON has no NaN and no infinity: they become null; times become text.
+
+    >>> from tempfile import mkdtemp; from holons.streams.memory import MemoryLog
+    >>> log = MemoryLog(1); _ = log.append(0, pa.record_batch({"n": [1, 2]}))
+    >>> sink = FileSink(mkdtemp(), "counts", "jsonl")
+    >>> sink.drain(log), sink.drain(log), [path.name for *_, path in sink.files()]
+    (2, 0, ['counts.p00000.000000000000000000.2.jsonl'])
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        channel: str,
+        format: SinkFormat = "parquet",  # noqa: A002 - what everybody calls it
+        file_rows: int = FILE_ROWS,
+        durability: Literal["process", "disk"] = "process",
+    ) -> None:
+        if file_rows < 1:
+            raise BadInput(f"files of {file_rows} rows", hint="file_rows is at least 1")
+        self._root = Path(root).absolute()
+        self._name = quote(channel, safe="")
+        self._format: SinkFormat = format
+        self._file_rows = file_rows
+        self._sync = durability == "disk"
+
+    def drain(self, log: Log) -> int:
+        """Writes all rows of a log that no file holds yet; returns how many."""
+        with _reachable(self._root), self._alone():
+            return sum(self._drain_partition(log, partition) for partition in range(log.partitions))
+
+    def files(self, partition: int | None = None) -> list[SinkFile]:
+        """The files that are there, by partition and position."""
+        found = []
+        with _reachable(self._root), contextlib.suppress(FileNotFoundError):
+            for path in self._root.iterdir():
+                parts = _SUFFIX.fullmatch(path.name, len(self._name)) if path.name.startswith(self._name) else None
+                if parts is not None and parts[4] == self._format and partition in (None, int(parts[1])):
+                    found.append(SinkFile(int(parts[1]), int(parts[2]), int(parts[3]), path))
+        return _apart(sorted(found))
+
+    def next_ordinal(self, partition: int) -> int:
+        """Where to resume: the first ordinal of a partition that is in no file, counted from its first file."""
+        files = self.files(partition)
+        end = files[0].first if files else 0
+        for file in files:
+            if file.first != end:
+                break
+            end = file.end
+        return end
+
+    def rows(self, partition: int) -> Iterator[Positioned]:
+        """The rows that the files of a partition hold, in order."""
+        for file in self.files(partition):
+            read = self._read(file.path)
+            if len(read) != file.rows:
+                raise LogDamaged(f"{file.rows} rows should be there, and {len(read)} are", file=file.path)
+            yield from (Positioned(partition, file.first + place, row) for place, row in enumerate(read))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One sink at a time writes a channel; the lock goes with the process that holds it."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        with (self._root / f".{self._name}.{self._format}.lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LogUnavailable(
+                    f"another sink is writing {self._name} to {self._root}", hint="one at a time; try again later"
+                ) from None
+            for leftover in self._root.glob(f".{self._name}.p*.{self._format}{_PART}"):
+                if _SUFFIX.fullmatch(leftover.name[1 : -len(_PART)], len(self._name)):
+                    leftover.unlink()
+            yield
+
+    def _drain_partition(self, log: Log, partition: int) -> int:
+        written = 0
+        for first, end in self._missing(partition, log.start(partition), log.end(partition)):
+            at = first
+            while at < end:
+                chunks = log.read(partition, at, min(self._file_rows, end - at))
+                if not chunks:
+                    break
+                for _, run in groupby(chunks, key=_kind):
+                    written += self._write(partition, list(run))
+                at = chunks[-1].offset + chunks[-1].length
+        return written
+
+    def _missing(self, partition: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+        at = start
+        for file in self.files(partition):
+            if file.first > at:
+                yield at, min(file.first, end)
+            at = max(at, file.end)
+        if at < end:
+            yield at, end
+
+    def _write(self, partition: int, chunks: list[Chunk]) -> int:
+        batches = [chunk.rows for chunk in chunks if chunk.rows is not None]
+        table = pa.Table.from_batches(batches) if batches else None
+        if table is None or not table.num_rows:
+            return 0
+        if not table.num_columns and self._format == "parquet":
+            raise BadInput("Parquet cannot hold rows without columns", hint="use format='jsonl'", channel=self._name)
+        name = f"{self._name}.p{partition:05}.{chunks[0].offset:018}.{table.num_rows}.{self._format}"
+        part = self._root / f".{name}{_PART}"
+        with part.open("wb") as stream:
+            if self._format == "parquet":
+                parquet.write_table(table, stream)
+            else:
+                stream.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in table.to_pylist())
+            if self._sync:
+                stream.flush()
+                os.fsync(stream.fileno())
+        part.rename(self._root / name)
+        if self._sync:
+            _sync_names(self._root)
+        return table.num_rows
+
+    def _read(self, path: Path) -> list[Row]:
+        try:
+            if self._format == "parquet":
+                return parquet.read_table(path, partitioning=None).to_pylist()
+            return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+        except (pa.ArrowException, msgspec.DecodeError) as error:
+            raise LogDamaged(
+                f"cannot read this file: {error}", hint="remove it, and the sink writes it again", file=path
+            ) from error
+
+
+def _apart(files: list[SinkFile]) -> list[SinkFile]:
+    for before, after in pairwise(files):
+        if before.partition == after.partition and after.first < before.end:
+            raise InvariantBroken(
+                f"position is identity: {before.path.name} and {after.path.name} hold the same rows",
+                hint="something else than the sink made one of them; remove it, and the sink writes what is missing",
+            )
+    return files
+
+
+def _sync_names(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _kind(chunk: Chunk) -> object:
+    """Rows of different columns go to different files: nothing is converted."""
+    return None if chunk.rows is None else chunk.rows.schema
+
+
+@contextlib.contextmanager
+def _reachable(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except LogUnavailable:
+        raise
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot use {root}: {error}", hint="is it a directory that may be written to, and is the disk not full?"
+        ) from error
+
+
+# --- to a screen ----------------------------------------------------------------------------------------------------
+
+
+class ConsoleSink:
+    """Shows a channel's rows, each once while this object lives: as lines, or as a table for each call."""
+
+    def __init__(
+        self, channel: str, stream: TextIO, style: Literal["lines", "table"] = "lines", rows_max: int = 1000
+    ) -> None:
+        self._channel = channel
+        self._stream = stream
+        self._style = style
+        self._rows_max = rows_max
+        self._next: dict[int, int] = {}
+
+    def drain(self, log: Log) -> int:
+        """Shows what is new, at most `rows_max` rows of each partition; returns how many."""
+        new: list[Positioned] = []
+        for partition in range(log.partitions):
+            at = max(self._next.get(partition, 0), log.start(partition))
+            for chunk in log.read(partition, at, self._rows_max):
+                new.extend(positioned(partition, chunk))
+                self._next[partition] = chunk.offset + chunk.length
+        if self._style == "lines":
+            for partition, ordinal, row in new:
+                values = " ".join(f"{name}={value}" for name, value in row.items())
+                self._stream.write(f"{self._channel} {partition}/{ordinal} {values}\n")
+        elif new:
+            self._show_table(new)
+        return len(new)
+
+    def _show_table(self, new: list[Positioned]) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        columns = list(dict.fromkeys(name for _, _, row in new for name in row))
+        table = Table("partition", "ordinal", *columns, title=self._channel)
+        for partition, ordinal, row in new:
+            table.add_row(str(partition), str(ordinal), *(str(row.get(name, "")) for name in columns))
+        Console(file=self._stream).print(table)
+
+
+def positioned(partition: int, chunk: Chunk) -> list[Positioned]:
+    """The rows of a chunk with their positions."""
+    rows: list[Row] = [] if chunk.rows is None else chunk.rows.to_pylist()
+    return [Positioned(partition, chunk.offset + place, row) for place, row in enumerate(rows)]

@@ -1,0 +1,245 @@
+"""The simulator can fail: each of these bugs, taken from real systems, is found within 500 seeds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.simulation import scenarios
+from tests.simulation.scenarios import simulated
+
+import holons as h
+from holons.errors import StoreUnavailable
+from holons.node import membership, node, ownership, recovery, tasklets
+from holons.program.emission import WindowPart
+from holons.program.process import ProcessPart, ProcessState
+from holons.wcrdt import Applied, Contributions, Replica
+from holons.windows import EventClock, Observed
+
+SEEDS = 500
+Plant = Callable[[pytest.MonkeyPatch], None]
+BUGS: dict[str, tuple[str, int, Plant]] = {}
+
+
+def bug(scenario: str, seed: int = 0) -> Callable[[Plant], Plant]:
+    """Registers a bug, the scenario in which it shows, and a seed that is known to find it, which is tried first."""
+
+    def register(plant: Plant) -> Plant:
+        BUGS[plant.__name__.replace("_", " ")] = (scenario, seed, plant)
+        return plant
+
+    return register
+
+
+@bug("bid share", seed=272)
+def unsent_deltas_are_missing_from_the_checkpoint(patch):
+    def checkpoint(self):
+        now_s = self.here.ports.clock.now_s()
+        if now_s - self._stored_at_s >= self.here.settings.checkpoint_s:
+            try:
+                self.checkpoints.save(self.run)  # though deltas wait to be written
+                self._stored_at_s = now_s
+            except StoreUnavailable:
+                pass
+
+    def tick(self):
+        happened = self._read()
+        happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+        outputs, deltas = self.run.drain()
+        self._outputs.extend(outputs)
+        self.checkpoint()
+        self._deltas.extend(deltas)
+        self._write()
+        return happened
+
+    patch.setattr(tasklets.PartitionTasklet, "checkpoint", checkpoint)
+    patch.setattr(tasklets.PartitionTasklet, "tick", tick)
+
+
+@bug("bid share", seed=80)
+def checkpoints_are_stored_before_the_outputs_they_cover(patch):
+    def tick(self):
+        happened = self._read()
+        happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+        outputs, deltas = self.run.drain()
+        with contextlib.suppress(StoreUnavailable):
+            self.checkpoints.save(self.run)
+        self._outputs.extend(outputs)
+        self._deltas.extend(deltas)
+        self._write()
+        return happened
+
+    patch.setattr(tasklets.PartitionTasklet, "tick", tick)
+    patch.setattr(recovery.Checkpoints, "load", _load_blindly)
+
+
+def _load_blindly(self, input_bounds, output_end):
+    process = self._newest(self._process, lambda position: True, lambda channel: 2**62)
+    return recovery.Records(process, self._newest(self._window, lambda position: True, lambda channel: 2**62))
+
+
+@bug("highest bid")
+def contributions_depend_on_merged_state(patch):
+    def process(self, events):
+        bids = events.where(events["kind"] == "bid")
+        for window, run in bids.by_window(self.highest):
+            if self.highest.watermark() < window.start:  # "skip what cannot win": it depends on timing
+                run = run.where(run["price"] > 20)
+            self.highest.insert((run["price"], run["auction"]), run.ts)
+
+    patch.setattr(scenarios.HighestBid, "process", process)
+
+
+@bug("bid share", seed=16)
+def only_the_next_node_in_the_ring_takes_over(patch):
+    def preference(slot, nodes):
+        return sorted(nodes)  # and nobody but the first ever claims
+
+    claim = node.Node._claim_if_vacant
+
+    def only_first(self, slot, live):
+        if (live and live[0] == self.name) or (self.ownership.owner(slot) is None and live[0] == self.name):
+            claim(self, slot, live)
+
+    def live(self):
+        return sorted([self.me, *self._peers])  # the dead are still in the ring
+
+    patch.setattr(node, "preference", preference)
+    patch.setattr(membership.Membership, "live", live)
+    patch.setattr(node.Node, "_claim_if_vacant", only_first)
+
+
+@bug("bid share", seed=5)
+def old_heartbeats_are_believed(patch):
+    patch.setattr(membership.Membership, "alive", lambda self, name: name == self.me or name in self._peers)
+
+
+@bug("bid share")
+def ownership_is_acted_on_by_another_rule_than_it_is_merged(patch):
+    def held_by(self, name):
+        return sorted(slot for slot, owner in self._owners.items() if owner.node == name and owner.epoch == 0)
+
+    patch.setattr(ownership.Ownership, "held_by", held_by)
+
+
+@bug("bid share", seed=13)
+def deltas_are_applied_without_contiguity(patch):
+    def apply(self, delta):
+        for seal in delta.seals:
+            if self.panes[seal.handle].get(seal.pane, delta.partition) is None:
+                self.panes[seal.handle].add(seal.pane, delta.partition, seal.payload)
+        progress = self.progress[delta.stage]
+        progress[delta.partition] = max(progress[delta.partition], delta.end)
+        return Applied.NEW
+
+    patch.setattr(Replica, "apply", apply)
+
+
+@bug("alert rule")
+def windows_are_trimmed_before_everyone_has_read_them(patch):
+    trim = Replica.trim
+
+    def eager(self, processed, emitted):
+        seen = [self.watermark(stage) for stage in range(self.stages)]
+        return trim(self, [mark + 10**9 for mark in seen], [mark + 10**9 for mark in seen])
+
+    patch.setattr(Replica, "trim", eager)
+
+
+@bug("bid share", seed=298)
+def local_values_are_dropped_before_their_window_record_is_stored(patch):
+    work = WindowPart.work
+
+    def dropping(self, replica, process_panes, sealed, calls=1024):
+        happened = work(self, replica, process_panes, sealed, calls)
+        for panes in process_panes.values():
+            panes.trim(self.emitted_to[0])
+        return happened
+
+    patch.setattr(WindowPart, "work", dropping)
+
+
+@bug("bid share", seed=1)
+def output_positions_are_missing_from_the_checkpoint(patch):
+    restore = WindowPart.__init__
+
+    def forgetful(self, job, partition, partitions, resume=None):
+        restore(self, job, partition, partitions, resume)
+        self.ordinals = {}
+
+    patch.setattr(WindowPart, "__init__", forgetful)
+
+
+@bug("bid share", seed=4)
+def open_windows_are_missing_from_the_checkpoint(patch):
+    restore = Contributions.__init__
+
+    def forgetful(self, handles, indices, resume=None):
+        restore(self, handles, indices, resume)
+        self._open = {index: {} for index in indices}
+
+    patch.setattr(Contributions, "__init__", forgetful)
+
+
+@bug("sliding top", seed=1)
+def the_watermark_moves_per_batch_instead_of_per_row(patch):
+    def observe(self, ts):
+        start = self.watermark
+        if len(ts):
+            self.watermark = max(start, int(ts.max()) - self.disorder_us)
+        late = ts < self.watermark
+        return Observed(start, self.disorder_us, ts, late if late.any() else None)
+
+    patch.setattr(EventClock, "observe", observe)
+
+
+@bug("bid share", seed=1)
+def late_rows_are_not_set_aside(patch):
+    observe = EventClock.observe
+
+    def blind(self, ts):
+        seen = observe(self, ts)
+        return Observed(seen.start, seen.disorder_us, np.maximum(ts, seen.start))
+
+    patch.setattr(EventClock, "observe", blind)
+
+
+@bug("bid share", seed=298)
+def torn_checkpoints_are_not_noticed(patch):
+    from holons.engines.simulator.world import SimulatedStore
+
+    patch.setattr(SimulatedStore, "_whole", lambda self, name, position: self._store.get(name, position)[4:])
+
+
+@bug("bid share", seed=5)
+def the_clock_is_missing_from_the_checkpoint(patch):
+    restore = ProcessPart.__init__
+
+    def forgetful(self, *args, **options):
+        restore(self, *args, **options)
+        state = self.state
+        self.state = ProcessState(state.offset, -(2**62), state.by_hand, state.sealed_to, state.ordinals, state.locals)
+
+    patch.setattr(ProcessPart, "__init__", forgetful)
+
+
+@bug("two jobs", seed=278)
+def a_replica_is_stored_while_deltas_wait(patch):
+    patch.setattr(Replica, "gaps", lambda self: [])
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_planted_bug_is_found(name, monkeypatch):
+    scenario, known, plant = BUGS[name]
+    for variant in range(scenarios.VARIANTS):
+        scenarios.prepared(scenario, variant)  # what must come out is known before anything is broken
+    plant(monkeypatch)
+    found = next((seed for seed in (known, *range(SEEDS)) if simulated(scenario, seed).problem), None)
+    assert found is not None, f"{name}: {SEEDS} seeds of {scenario!r} did not find it"
+
+
+def test_there_are_at_least_twelve():
+    assert len(BUGS) >= 12
+    assert h.Program  # the scenarios are ordinary programs

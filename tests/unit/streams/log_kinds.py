@@ -1,0 +1,98 @@
+"""Every kind of log, for tests that hold for all of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count, pairwise
+
+import pyarrow as pa
+
+from holons.streams import Chunk, LmdbLog, LmdbSharedLog, Log, MemoryHub, MemoryLog, SharedLog
+
+PARTITIONS = 3
+_incarnations = count()
+
+
+class MemoryKind:
+    """Memory: every writer is the same object."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog(PARTITIONS)
+        self.hub = MemoryHub()
+
+    def open(self, writer: str) -> Log:
+        return self.log
+
+    def open_shared(self, writer: str) -> SharedLog:
+        return self.hub.open(writer)
+
+
+class LmdbKind:
+    """LMDB: every writer has an object and environments of its own; segments are tiny, so that there are many."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.logs: dict[str, LmdbLog] = {}
+        self.shared: dict[str, LmdbSharedLog] = {}
+
+    def open(self, writer: str) -> Log:
+        if writer not in self.logs:
+            incarnation = f"{writer}#{next(_incarnations)}"
+            self.logs[writer] = LmdbLog(
+                self.directory, "rows", PARTITIONS, incarnation, segment_bytes=3_000, map_bytes=1 << 20, idle_s=0
+            )
+        return self.logs[writer]
+
+    def reopen(self, writer: str) -> None:
+        if writer in self.logs:
+            self.logs.pop(writer).close()
+
+    def open_shared(self, writer: str) -> SharedLog:
+        if writer not in self.shared:
+            self.shared[writer] = LmdbSharedLog(
+                self.directory, "messages", writer, segment_bytes=500, map_bytes=1 << 20, idle_s=0
+            )
+        return self.shared[writer]
+
+    def close(self) -> None:
+        for log in (*self.logs.values(), *self.shared.values()):
+            log.close()
+
+
+@contextmanager
+def kind_of_log(name: str) -> Iterator[MemoryKind | LmdbKind]:
+    if name == "memory":
+        yield MemoryKind()
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        kind = LmdbKind(directory)
+        try:
+            yield kind
+        finally:
+            kind.close()
+
+
+KINDS = ["memory", "lmdb"]
+
+
+def rows(*values: int) -> pa.RecordBatch:
+    """Rows with an integer, a text and sometimes nothing."""
+    texts = [None if value % 5 == 0 else f"text {value}" for value in values]
+    return pa.record_batch({"value": pa.array(values, pa.int64()), "text": pa.array(texts, pa.string())})
+
+
+def flat(chunks: list[Chunk]) -> list[object]:
+    """What chunks hold, one by one: the value of a row, or ("mark", ts); checks that they follow on each other."""
+    found: list[object] = []
+    for before, after in pairwise(chunks):
+        assert before.offset + before.length == after.offset
+    for chunk in chunks:
+        assert chunk.length > 0
+        if chunk.rows is None:
+            found.append(("mark", chunk.mark))
+        else:
+            assert chunk.rows.equals(rows(*chunk.rows.column("value").to_pylist()))
+            found.extend(chunk.rows.column("value").to_pylist())
+    return found
