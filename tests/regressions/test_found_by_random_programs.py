@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 import polars as pl
 import pytest
 from tests.rig import Rig
 
 import holons as h
+from holons import errors
 from holons.program import canonical
 from holons.semantics import run as run_oracle
-from holons.windows import END
+from holons.windows import END, Mark
 
 SECOND = 1_000_000
+Point = namedtuple("Point", "x y")
 
 
 def each_cut(program, *logs, **options):
@@ -124,3 +128,68 @@ def test_a_row_is_inserted_before_the_clock_that_it_moves_itself():
 
     rows = each_cut(MovesFirst(), pl.DataFrame({"ts": [0, 2 * SECOND]}))
     assert [(row["start"], row["n"]) for row in rows["on_window"]] == [(0, 1), (2 * SECOND, 1)]
+
+
+def test_sessions_of_different_gaps_are_emitted_before_the_clock_of_the_next_stage_moves_on():
+    class TwoGaps(h.Program):
+        emit = "once"
+        long = h.WCRDT(h.GCounter(), h.Session("1s"))
+        short = h.WCRDT(h.GCounter(), h.Session("700ms"))
+        later = h.WCRDT(h.GCounter(), h.Session("1s"), stage=1)
+
+        def process(self, events):
+            self.long.insert(1, events.ts)
+            self.short.insert(1, events.ts)
+
+        @h.on_window(long)
+        def on_long(self, session):
+            yield {"end": session.end}
+
+        @h.on_window(short)
+        def on_short(self, session):
+            self.later.insert(1, session)
+
+        @h.on_window(later)
+        def on_later(self, session):
+            yield {"start": session.start}
+
+    log = [pl.DataFrame({"ts": [1_455_818]}), Mark(2_300_000), pl.DataFrame({"ts": [9 * SECOND]}), END]
+    assert [row["start"] for row in each_cut(TwoGaps(), log)["on_later"]] == [2_155_817, 9_699_999]
+
+
+class Order(h.Program):
+    users = h.WCRDT(h.GSet(), h.Tumbling("1s"))
+    seen = h.Local({})
+    told = h.Local({}, scope="window")
+    calls = h.Local(np.zeros(1, dtype=np.int64), scope="window")
+
+    def each(self, event):
+        self.users.insert(event["user"], event.ts)
+        self.seen.value[event["user"]] = event.ts
+        self.output({"first": next(iter(self.seen.value))})
+
+    def on_window(self, window):
+        self.told.value.update(dict.fromkeys(sorted(self.users[window]), window.start))
+        self.calls.value[0] += 1
+        yield {"first": next(iter(self.told.value)), "calls": int(self.calls.value[0])}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_locals_come_back_from_a_checkpoint_as_they_were(seed):
+    """Dicts in their order, arrays that can be written to."""
+    users = pl.DataFrame({"ts": [second * SECOND for second in range(4)], "user": ["z", "a", "m", "b"]})
+    job, streams = h.job(Order(), "in"), {"in": [[users, END]]}
+    got = Rig(job, streams, seed).run(rows_max=1, mischief=0.4)
+    assert [row["first"] for row in got["process"][0]] == ["z"] * 4
+    assert [(row["first"], row["calls"]) for row in got["on_window"][0]] == [("z", 1), ("z", 2), ("z", 3), ("z", 4)]
+
+
+def test_named_tuples_are_refused_as_locals_since_they_would_come_back_as_tuples():
+    class Keeps(h.Program):
+        point = h.Local(None)
+
+        def each(self, event):
+            self.point.value = Point(event.ts, 0)
+
+    with pytest.raises(errors.BadElement):
+        h.run(h.job(Keeps(), "in"), {"in": [pl.DataFrame({"ts": [0]})]})

@@ -7,7 +7,6 @@ resumed from snapshots and trimmed in between, and windows are read in any order
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -107,10 +106,14 @@ class Case:
             for model in row:
                 model.forget_waiting()
 
-    def trim(self, pick: Callable[[int], int]) -> None:
+    def trim(self, rng: random.Random) -> None:
         """Up to what everybody is past, or less; later stages may lag."""
-        emitted = [pick(self.watermark(stage)) for stage in range(len(self.lives))]
-        processed = [pick(self.watermark(stage)) for stage in range(len(self.lives))]
+
+        def some(watermark: int) -> int:
+            return rng.randint(START, watermark) if watermark >= START else BEGINNING
+
+        emitted = [some(self.watermark(stage)) for stage in range(len(self.lives))]
+        processed = [some(self.watermark(stage)) for stage in range(len(self.lives))]
         self.replica.trim(processed, emitted)
         for index, handle in enumerate(self.handles):
             needed = min(processed[handle.stage] - 1, *emitted[handle.stage :])
@@ -170,6 +173,9 @@ def test_replicas_converge_to_what_the_rows_say(world: str):
             assert case.replica.gaps() == []
             assert case.replica.progress == [[life.sealed_to for life in row] for row in case.lives]
             case.check(rng)
+            if rng.random() < 0.5:
+                case.trim(rng)
+                case.check(rng)
             if not any(limit > BEGINNING for limit in case.trimmed):
                 ends_in.add(case.replica.snapshot())
         assert len(ends_in) < 2, "two replicas that know the same have different bytes"
@@ -188,6 +194,6 @@ def misadventures(case: Case, rng: random.Random) -> None:
         if rng.random() < 0.1:
             case.resume()
         if rng.random() < 0.1:
-            case.trim(lambda watermark: watermark - rng.choice([0, 1, 5, 12]) if watermark > BEGINNING else watermark)
+            case.trim(rng)
         if rng.random() < 0.15:
             case.check(rng)

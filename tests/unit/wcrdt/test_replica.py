@@ -233,8 +233,10 @@ def test_a_replica_without_partitions_completes_nothing():
 PANES = st.lists(st.integers(-20, 20), unique=True, max_size=10)
 
 
-@given(PANES, st.sampled_from([TEN, SLIDING, SO_FAR, VISITS]), st.integers(-210, 210), st.integers(0, 25))
-def test_trimming_drops_exactly_what_nobody_needs(panes, handle, emitted, keep_us):
+@pytest.mark.parametrize("handle", [TEN, SLIDING, SO_FAR, VISITS], ids=["tumbling", "sliding", "so far", "sessions"])
+@given(panes=PANES, frontier=st.integers(-22, 25), beyond=st.integers(0, 9), keep_us=st.integers(0, 12))
+def test_trimming_drops_exactly_what_nobody_needs(handle, panes, frontier, beyond, keep_us):
+    emitted = frontier * handle.window.pane_us + beyond
     kept = Handle(handle.name, handle.aggregate, handle.window, accumulate=handle.accumulate, keep_us=keep_us)
     replica = Replica([kept], 1)
     replica.apply(delta(BEGINNING, ENDING, dict.fromkeys(panes, 1)))

@@ -19,12 +19,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from holons import codec
 from holons.clock import Clock
-from holons.errors import BadInput, CodecError
+from holons.errors import BadInput, CodecError, LogDamaged
 from holons.streams.lmdb import values
 from holons.streams.lmdb.environment import SegmentGone, damaged
 from holons.streams.lmdb.segment import Segment
@@ -33,6 +33,9 @@ _MAGIC: Final = "holons log"
 _STEM_CHARACTERS_MAX: Final = 180
 _SETTLE_S: Final = 0.05
 _RELIST_S: Final = 1.0
+_TRIES: Final = 20
+
+Result = TypeVar("Result")
 
 
 class Header(NamedTuple):
@@ -68,6 +71,12 @@ def stem(name: str) -> str:
 def name_of(stem: str) -> str:
     """The name that a stem stands for."""
     return unquote(stem)
+
+
+def streams_in(directory: Path | str) -> list[str]:
+    """The names of all streams that were ever written below a directory."""
+    prefix = "stream."
+    return sorted(name_of(path.name.removeprefix(prefix)) for path in Path(directory).glob(f"{prefix}*"))
 
 
 class StreamDirectory:
@@ -109,10 +118,31 @@ class StreamDirectory:
         except SegmentGone:
             self.refresh(relist=True)
             return
-        growing = [segment for segment in self.live if not segment.superseded]
+        # those that had ended before this poll have now been seen to their end
+        growing = [segment for segment in self.live if not segment.ended]
         if len(growing) < len(self.live):
             self.live = growing
             self.version += 1
+
+    def consistently(self, work: Callable[[], Result | None], **where: object) -> Result:
+        """What `work` finds in what is there now; it says None if something is missing, and is then tried again.
+
+        Each segment is read at a moment of its own. So a row may be seen and an earlier one of another writer not, or
+        a segment may be trimmed between being listed and being read. One more look settles both.
+        """
+        for attempt in range(_TRIES):
+            self.refresh(relist=attempt > 0)
+            try:
+                found = work()
+            except SegmentGone:
+                continue
+            if found is not None:
+                return found
+        raise LogDamaged(
+            f"something is missing from stream {self.stream!r}",
+            hint=f"a segment was deleted by hand, or lost: restore {self.path}",
+            **where,
+        )
 
     def floor(self, name: str) -> int:
         """Below this nothing is there any more; the name is a `stem`."""
@@ -146,6 +176,8 @@ class StreamDirectory:
                 raise damaged(self.path / name, "it is not one of ours")
         if known.keys() != self.segments.keys():
             self._adopt(known)
+        for segment in self.live:
+            segment.ended |= not segment.is_open()
         self._listed_s = now_s
 
     def _adopt(self, segments: dict[str, Segment]) -> None:
@@ -154,7 +186,7 @@ class StreamDirectory:
             newest[segment.writer] = max(newest.get(segment.writer, 0), segment.number)
         fresh = segments.keys() - self.segments.keys()
         for segment in segments.values():
-            segment.superseded |= segment.number < newest[segment.writer]
+            segment.ended |= segment.number < newest[segment.writer]
         growing = {segment.name for segment in self.live}
         self.live = [segment for segment in segments.values() if segment.name in growing or segment.name in fresh]
         self.segments = segments

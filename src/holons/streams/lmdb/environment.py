@@ -29,7 +29,6 @@ DATA_FILE: Final = "data.mdb"
 _READERS_MAX: Final = 1024
 _OPEN_MAX: Final = 128  # each takes up to three file descriptors, and there may be only 1024
 _READER_CHECK_S: Final = 5.0
-_MAP_BYTES_MAX: Final = 1 << 46
 _FORK_WAIT_S: Final = 1.0
 _ENGINE: Final = 0  # LMDB 0.9, data format 1: `Meta` knows where its numbers are
 
@@ -209,11 +208,13 @@ class Environment:
         handle = registry.handle(self)
         assert handle is not None
         wanted = 2 * handle.info()["map_size"]
-        if wanted > _MAP_BYTES_MAX:
+        try:
+            handle.set_mapsize(wanted)
+        except lmdb.Error as error:
             raise LogUnavailable(
-                f"segment {self.directory.name} would need a map of {wanted} bytes", hint="append smaller batches"
-            )
-        handle.set_mapsize(wanted)
+                f"segment {self.directory.name} needs a map of {wanted} bytes: {error}",
+                hint="append smaller batches, or allow this process more address space (ulimit -v)",
+            ) from error
 
     def _failure(self, error: lmdb.Error) -> HolonsError | SegmentGone:
         if not self.directory.exists():

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from holons.clock import Clock, SystemClock
-from holons.errors import InvariantBroken, LogDamaged
+from holons.errors import InvariantBroken
 from holons.streams.lmdb import values
 from holons.streams.lmdb.directory import StreamDirectory
-from holons.streams.lmdb.environment import SegmentGone
 from holons.streams.lmdb.merge import Piece, cut, merged, same_rows
 from holons.streams.lmdb.segment import Extent, Segment
 from holons.streams.lmdb.writer import Durability, Entry, SegmentWriter, Storage
@@ -20,10 +19,6 @@ from holons.streams.log import Chunk
 
 _VALUE_BYTES: Final = 1 << 20
 """Larger batches are cut, so that a reader who wants a few rows does not check many."""
-
-_TRIES: Final = 20
-
-Result = TypeVar("Result")
 
 
 class LmdbLog:
@@ -96,7 +91,8 @@ class LmdbLog:
     def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
         if rows_max <= 0:
             return []
-        return self._try(partition, lambda: self._read(partition, offset, rows_max))
+        self._check(partition)
+        return self._stream.consistently(lambda: self._read(partition, offset, rows_max), partition=partition)
 
     def start(self, partition: int) -> int:
         self._check(partition)
@@ -104,7 +100,8 @@ class LmdbLog:
         return self._stream.floor(str(partition))
 
     def end(self, partition: int) -> int:
-        return self._try(partition, lambda: self._end(partition))
+        self._check(partition)
+        return self._stream.consistently(lambda: self._end(partition), partition=partition)
 
     def trim(self, partition: int, below: int) -> None:
         below = min(below, self.end(partition))
@@ -126,27 +123,6 @@ class LmdbLog:
         self.close()
 
     # --- merging ------------------------------------------------------------------------------------------------------
-
-    def _try(self, partition: int, work: Callable[[], Result | None]) -> Result:
-        """Runs `work` on what is there now; again, if segments come and go meanwhile.
-
-        Each segment is read at a moment of its own. So a row may be seen and an earlier one of another writer not, or
-        a segment may be trimmed between being listed and being read. One more look settles both.
-        """
-        self._check(partition)
-        for attempt in range(_TRIES):
-            self._stream.refresh(relist=attempt > 0)
-            try:
-                found = work()
-            except SegmentGone:
-                continue
-            if found is not None:
-                return found
-        raise LogDamaged(
-            f"rows are missing from stream {self._stream.stream!r}",
-            hint=f"a segment was deleted by hand, or lost: restore {self._stream.path}",
-            partition=partition,
-        )
 
     def _read(self, partition: int, offset: int, rows_max: int) -> list[Chunk] | None:
         low = max(offset, self._stream.floor(str(partition)))

@@ -31,8 +31,8 @@ class Segment:
         self.writer = ""
         self.stem = ""
         self.environment = registry.environment(directory, clock)
-        self.superseded = False
-        """Its writer has a newer one, and will not add to this one."""
+        self.ended = False
+        """Its writer will not add to it any more, or will write that once more elsewhere."""
         self.grown_s = clock.now_s()
         """When it was last seen to have grown."""
         self.kept_for = 0

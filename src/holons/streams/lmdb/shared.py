@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from holons.clock import Clock, SystemClock
-from holons.errors import LogDamaged
 from holons.streams.lmdb import values
 from holons.streams.lmdb.directory import StreamDirectory, name_of, stem
-from holons.streams.lmdb.environment import SegmentGone
 from holons.streams.lmdb.segment import Segment
 from holons.streams.lmdb.writer import Durability, SegmentWriter, Storage
 from holons.streams.shared import Cursor, Message
-
-_TRIES: Final = 20
 
 
 class LmdbSharedLog:
@@ -53,8 +48,7 @@ class LmdbSharedLog:
 
     def append(self, data: bytes) -> int:
         if self._next is None:
-            self._stream.refresh(relist=True)
-            self._next = self._end(self.writer)
+            self._next = self._stream.consistently(lambda: self._end(self.writer))
         position = self._next
         entry = values.key(0, position), values.value(values.MESSAGE, 0, position, data)
         self._writer.write(lambda: [entry])
@@ -62,20 +56,9 @@ class LmdbSharedLog:
         return position
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
-        for attempt in range(_TRIES):
-            self._stream.refresh(relist=attempt > 0)
-            moved: Cursor = {}
-            try:
-                found = self._read(cursor, count_max, moved)
-            except SegmentGone:
-                continue
-            if found is not None:
-                cursor.update(moved)
-                return found
-        raise LogDamaged(
-            f"messages are missing from shared stream {self._stream.stream!r}",
-            hint=f"a segment was deleted by hand, or lost: restore {self._stream.path}",
-        )
+        found, moved = self._stream.consistently(lambda: self._read(cursor, count_max))
+        cursor.update(moved)
+        return found
 
     def start(self, writer: str) -> int:
         self._stream.refresh()
@@ -86,10 +69,9 @@ class LmdbSharedLog:
         return {writer: self._stream.floor(writer_stem) for writer, (writer_stem, _) in self._writers().items()}
 
     def trim(self, below: Cursor) -> None:
-        self._stream.refresh()
+        ends = self._stream.consistently(lambda: {writer: self._end(writer) for writer in below})
         for writer, position in below.items():
-            reachable = min(position, self._end(writer))
-            self._stream.raise_floor(stem(writer), reachable, sync=self._writer.storage.sync)
+            self._stream.raise_floor(stem(writer), min(position, ends[writer]), sync=self._writer.storage.sync)
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
 
     def close(self) -> None:
@@ -104,9 +86,10 @@ class LmdbSharedLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read(self, cursor: Cursor, count_max: int, moved: Cursor) -> list[Message] | None:
-        """Messages, and in `moved` where the cursor goes; None if some are missing."""
+    def _read(self, cursor: Cursor, count_max: int) -> tuple[list[Message], Cursor] | None:
+        """Messages, and where the cursor goes; None if some are missing."""
         found: list[Message] = []
+        moved: Cursor = {}
         for writer, (writer_stem, segments) in self._writers().items():
             at = max(cursor.get(writer, 0), self._stream.floor(writer_stem))
             for segment in segments:
@@ -118,7 +101,7 @@ class LmdbSharedLog:
                     found.append(Message(writer, position, data))
                     at += 1
             moved[writer] = at
-        return found
+        return found, moved
 
     def _writers(self) -> dict[str, tuple[str, list[Segment]]]:
         """For each writer, its stem and its segments; there may be none left."""

@@ -91,15 +91,13 @@ class SegmentWriter:
 
     def _begin_segment(self) -> Environment:
         self._claim()
-        root = self._stream.path
-        root.mkdir(parents=True, exist_ok=True)
         self._stream.refresh(relist=True)
         older = self._stream.of(self.writer)
         for segment in older:
             segment.end()
         self._number = max([self._number, *(segment.number for segment in older)]) + 1
         token = self._stream.clock.random().getrandbits(32)
-        directory = root / f"segment.{self._stem}.{self._number:08d}.{token:08x}"
+        directory = self._stream.path / f"segment.{self._stem}.{self._number:08d}.{token:08x}"
         self._create(directory)
         opened = registry.environment(directory, self._stream.clock)
         opened.write_through(sync=self.storage.sync)
@@ -110,6 +108,7 @@ class SegmentWriter:
         new = directory.with_name(f".new.{directory.name}")
         header = Header(self._stream.stream, self._stream.partitions, self.writer)
         try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
             new.mkdir()
             environment.create(new, self.storage.map_bytes, header.entry(), sync=self.storage.sync)
             (new / OPEN_FILE).touch()
