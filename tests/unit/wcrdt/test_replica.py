@@ -273,6 +273,17 @@ def test_a_later_stage_may_still_read_an_earlier_one():
     assert replica.trim([ENDING, ENDING], [50, BEGINNING]) == 0
 
 
+def test_a_replica_serves_whoever_is_not_behind_its_trim_frontier():
+    replica = Replica([TEN, VISITS], 1)
+    replica.apply(delta(BEGINNING, 50, {0: 1}))
+    assert replica.serves([BEGINNING], [BEGINNING])
+    replica.trim([40], [30])
+    assert replica.serves([40], [30])
+    assert replica.serves([31], [30])
+    assert not replica.serves([30], [30])
+    assert not replica.serves([40], [29])
+
+
 def test_sessions_are_trimmed_by_their_own_stage_alone():
     replica = Replica([VISITS, Handle("later", COUNTER, Tumbling("10us"), stage=1)], 1)
     replica.apply(delta(BEGINNING, 50, {0: 1, 3: 2}))

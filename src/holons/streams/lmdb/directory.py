@@ -34,6 +34,7 @@ _STEM_CHARACTERS_MAX: Final = 180
 _SETTLE_S: Final = 0.05
 _RELIST_S: Final = 1.0
 _TRIES: Final = 20
+_LITTER_S: Final = 60.0  # a segment that was begun so long ago, and is not there yet, never will be
 
 Result = TypeVar("Result")
 
@@ -274,7 +275,7 @@ class StreamDirectory:
         litter = [name for name in self._names() if name.startswith(".")]
         self._litter_since_s = {name: self._litter_since_s.get(name, now_s) for name in litter}
         for name, since_s in self._litter_since_s.items():
-            if name.startswith(".gone.") or now_s - since_s >= idle_s:
+            if name.startswith(".gone.") or now_s - since_s >= _LITTER_S:
                 shutil.rmtree(self.path / name, ignore_errors=True)
         self.refresh()
 

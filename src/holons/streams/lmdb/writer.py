@@ -19,7 +19,7 @@ import pyarrow as pa
 from holons.errors import InvariantBroken, LogUnavailable
 from holons.streams.lmdb import environment
 from holons.streams.lmdb.directory import Header, StreamDirectory, stem, sync_directory
-from holons.streams.lmdb.environment import Environment, Transaction, registry
+from holons.streams.lmdb.environment import Environment, SegmentGone, Transaction, registry
 from holons.streams.lmdb.segment import OPEN_FILE
 
 Durability: TypeAlias = Literal["process", "disk"]
@@ -73,9 +73,12 @@ class SegmentWriter:
             )
         while True:
             target = self._environment or self._begin_segment()
-            self._bytes += target.write(lambda transaction: _put_all(transaction, entries(), self._stream.stream))
-            if self._is_open():
-                break
+            try:
+                self._bytes += target.write(lambda transaction: _put_all(transaction, entries(), self._stream.stream))
+                if self._is_open():
+                    break
+            except SegmentGone:
+                pass
             self._environment = None  # somebody ended the segment, and may have deleted it: once more, elsewhere
         if self._bytes >= self.storage.segment_bytes:
             self.close()
@@ -117,6 +120,8 @@ class SegmentWriter:
             new.rename(directory)
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)
+            if isinstance(error, LogUnavailable):
+                raise
             raise LogUnavailable(
                 f"no new segment of stream {self._stream.stream!r}: {error}", hint="is the disk full, or read-only?"
             ) from error
