@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from holons.errors import (
     WrongScope,
 )
 from holons.program.events import Events, Times
-from holons.program.handles import LocalScope
+from holons.program.handles import NO_KEY, LocalScope
 from holons.program.layout import Layout
 from holons.program.outputs import RESERVED, tables
 from holons.wcrdt import Handle, Replica
@@ -150,10 +151,14 @@ class Call:
             if not completed.awaited:
                 raise completed.forgotten()
         for index, singles in self._singles.items():
-            elements, times, places = zip(*singles, strict=True)
-            chosen = np.array(places, dtype=np.int64)
-            origin = self.events.ts.origin.take(chosen)
-            self._inserts.append((index, prepare(_columns(elements), np.array(times, dtype=np.int64), origin), False))
+            kinds: dict[object, list[tuple[object, int, int]]] = {}
+            for single in singles:  # types come from each row alone: in one column, 1 beside 0.5 would be 1.0
+                kinds.setdefault(_kind(single[0]), []).append(single)
+            for alike in kinds.values():
+                elements, times, places = zip(*alike, strict=True)
+                origin = self.events.ts.origin.take(np.array(places, dtype=np.int64))
+                rows = prepare(_columns(elements), np.array(times, dtype=np.int64), origin)
+                self._inserts.append((index, rows, False))
         for index, rows, own in self._inserts:
             if rows.count and (not own or self._advances or self._by_hand > BEGINNING):
                 self._check_times(layout.handles[index], rows)
@@ -189,17 +194,12 @@ class Call:
     def ordered_outputs(self) -> Iterator[tuple[str, list[pa.Table]]]:
         """What the call put out, by channel, in the order of the rows that it came from."""
         for channel, parts in self._outputs.items():
-            frames = [frame for _, frame in parts]
-            if any(frame.schema != frames[0].schema for frame in frames):
+            if any(frame.columns != parts[0][1].columns for _, frame in parts):
                 raise BadProgram(
-                    f"channel {channel!r} was given rows of different columns or types",
+                    f"channel {channel!r} was given rows of different columns",
                     hint="select the same columns each time, or use a channel for each",
                 )
-            merged = pl.concat(frames)
-            if len(parts) > 1:
-                order = np.argsort(np.concatenate([offsets for offsets, _ in parts]), kind="stable")
-                merged = merged[order]
-            yield channel, tables([merged])
+            yield channel, tables(_in_log_order(parts))
         for channel, rows in self._output_rows.items():
             yield channel, tables(rows)
 
@@ -267,7 +267,7 @@ class ProcessScope:
 
     def set_local(self, name: str, scope: LocalScope, value: object) -> None:
         self._check_local(name, scope)
-        self._call().locals[name] = value
+        self._call().locals[name] = copy.deepcopy(value)
 
     def output(self, rows: object, channel: str) -> None:
         self._call().output(rows, channel)
@@ -334,8 +334,8 @@ def check_kept(handle: Handle, window: Window, reached: int) -> None:
 def keyed_element(handle: Handle, element: object, key: object) -> object:
     """Session handles take a key beside the element; without one there is a single session at a time."""
     if isinstance(handle.window, Session):
-        return (0 if key is None else key), element
-    if key is not None:
+        return (0 if key is NO_KEY else key), element
+    if key is not NO_KEY:
         raise BadElement(
             f"{handle.name} was given a key, but has no session windows",
             hint="for values by key use h.MergeMap(...) and insert((key, element), ts)",
@@ -356,6 +356,27 @@ def placed(**where: object) -> Iterator[None]:
         failed = ProgramFailed(f"the program raised {type(error).__name__}: {error}")
         failed.where.update(where)
         raise failed from error
+
+
+def _in_log_order(parts: list[tuple[IntArray, pl.DataFrame]]) -> list[pl.DataFrame]:
+    """Rows by offset, in as few frames as their types allow: a row keeps its types, wherever a batch ended."""
+    frames = [frame for _, frame in parts]
+    order = np.argsort(np.concatenate([offsets for offsets, _ in parts]), kind="stable")
+    if all(frame.schema == frames[0].schema for frame in frames):
+        return [pl.concat(frames)[order]]
+    owners = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])[order]
+    places = np.concatenate([np.arange(len(frame)) for frame in frames])[order]
+    edges = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
+    return [frames[owners[low]][places[low:high]] for low, high in itertools.pairwise(edges) if low < high]
+
+
+def _kind(element: object) -> object:
+    """The type of an element, part by part."""
+    if isinstance(element, tuple):
+        return tuple(map(_kind, element))
+    if isinstance(element, dict):
+        return tuple((name, _kind(part)) for name, part in element.items())
+    return type(element)
 
 
 def _columns(elements: tuple[object, ...]) -> object:

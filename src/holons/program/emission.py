@@ -21,8 +21,9 @@ from holons.program.events import Times
 from holons.program.handles import LocalScope
 from holons.program.job import Job
 from holons.program.layout import Callback, Layout, at_path, bind
+from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import Output, number, tables
-from holons.program.process import checked_locals, initial_locals, seal_up_to
+from holons.program.process import seal_up_to
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
 from holons.windows import BEGINNING, FixedSpec, Session, Window, instant_text
 
@@ -54,6 +55,7 @@ class WindowPart:
         if resume is not None:
             plain, held = codec.decode(resume)
             self.calls, cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain
+            self.locals = thaw(self.locals)
             self.cursors = [tuple(cursor) for cursor in cursors]
         for index, panes in held[0].items():
             self.local_panes[index].restore(panes)
@@ -73,9 +75,10 @@ class WindowPart:
         self._scope.replica, self._scope.panes = replica, process_panes | self.local_panes
         happened = False
         for stage in range(self.layout.stages):
-            limit = self._limit(stage, replica, sealed)
+            known = self._known(stage, replica, sealed)
+            limit = self.layout.emission_limit(stage, known)
             while calls > 0:
-                found = self._next(stage, replica, limit)
+                found = self._next(stage, replica, known, limit)
                 if found is None:
                     break
                 self._call(*found)
@@ -84,23 +87,26 @@ class WindowPart:
             else:
                 return happened
             happened |= self._move_on(stage, limit)
+        for panes in self.local_panes.values():  # they resume with what has been emitted, so nothing older is needed
+            panes.trim(min(self.emitted_to[panes.handle.stage :]) - panes.handle.keep_us)
         return happened
 
-    def _limit(self, stage: int, replica: Replica, sealed: int) -> int:
-        limit = replica.watermark(stage)
+    def _known(self, stage: int, replica: Replica, sealed: int) -> int:
+        """Up to where everything is there that windows of a stage may read."""
+        known = replica.watermark(stage)
         for handle in self.layout.handles:
             if not handle.shared and handle.stage <= stage:
-                limit = min(limit, self.sealed_to[handle.stage] if handle.stage else sealed)
-        return self.layout.emission_limit(stage, limit)
+                known = min(known, self.sealed_to[handle.stage] if handle.stage else sealed)
+        return known
 
-    def _next(self, stage: int, replica: Replica, limit: int) -> tuple[Callback, Window, Cursor] | None:
+    def _next(self, stage: int, replica: Replica, known: int, limit: int) -> tuple[Callback, Window, Cursor] | None:
         """The next window of a stage, over all its callbacks."""
         cursor = self.cursors[stage]
         best: tuple[Callback, Window, Cursor] | None = None
         for number_, callback in enumerate(self.layout.callbacks):
             if callback.stage != stage:
                 continue
-            window = self._candidate(callback, number_, replica, cursor, limit)
+            window = self._candidate(callback, number_, replica, cursor, known)
             if window is None or window.end > limit:
                 continue
             order: Cursor = (*window.order(), number_)
@@ -109,11 +115,11 @@ class WindowPart:
         return best
 
     def _candidate(
-        self, callback: Callback, number_: int, replica: Replica, cursor: Cursor, limit: int
+        self, callback: Callback, number_: int, replica: Replica, cursor: Cursor, known: int
     ) -> Window | None:
         if isinstance(callback.window, Session):
             sessions = self.sessions[callback.handles[0]]
-            sessions.stitch(replica.panes[callback.handles[0]], limit)
+            sessions.stitch(replica.panes[callback.handles[0]], known)  # panes of its own: not only up to the limit
             return sessions.next_closed()
         spec = callback.window
         assert isinstance(spec, FixedSpec)
@@ -167,7 +173,7 @@ class WindowPart:
             self.cursors,
             self.emitted_to,
             self.sealed_to,
-            self.locals,
+            freeze(self.locals),
             self.local_stages,
             self.ordinals,
         )

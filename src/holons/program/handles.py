@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 LocalScope = Literal["process", "window"]
+
+NO_KEY: Final = object()
+"""No key was given: unlike a null one, which means that the row is not there."""
 
 
 class Scope(Protocol):
@@ -103,7 +106,7 @@ class WindowedHandle(Declared, Generic[V]):
         default = window.size_us if isinstance(window, FixedSpec) else 0
         self.keep_us = default if keep is None else micros(keep, zero_allowed=True)
 
-    def insert(self, element: object, ts: Times | Instant | Window, *, key: object = None) -> None:
+    def insert(self, element: object, ts: Times | Instant | Window, *, key: object = NO_KEY) -> None:
         """Adds to the windows that `ts` falls into: whole columns in `process`, scalars in `each` and `on_window`.
 
         `element` may be a scalar for all rows. A row with a null element is not there. `key` is for session windows.

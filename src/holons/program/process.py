@@ -6,7 +6,6 @@ So a call that is parked at an await can be given up at any time and begun again
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -20,11 +19,12 @@ import pyarrow as pa
 
 from holons import codec
 from holons.algebra import Origin
-from holons.errors import BadElement, BadInput, CodecError, InvariantBroken
+from holons.errors import BadInput, InvariantBroken
 from holons.program.calls import Call, ProcessScope, Wanted, placed
 from holons.program.events import Event, Events, Times, event_times
 from holons.program.job import Job
 from holons.program.layout import bind
+from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import DEAD, LATE, Output, number, tables
 from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes
 from holons.windows import BEGINNING, TIME_LIMIT, EventClock, seal_points
@@ -79,6 +79,7 @@ class ProcessPart:
         if resume is not None:
             state, contributions, held = codec.decode(resume)
             self.state = ProcessState(*state)
+            self.state.locals = thaw(self.state.locals)
             for index, panes in held.items():
                 self.local_panes[index].restore(panes)
         self.contributions = Contributions(self.layout.handles, stage_handles, contributions)
@@ -293,7 +294,7 @@ class ProcessPart:
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
             )
         state = self.state
-        plain = (state.offset, state.watermark, state.by_hand, state.sealed_to, state.ordinals, state.locals)
+        plain = (state.offset, state.watermark, state.by_hand, state.sealed_to, state.ordinals, freeze(state.locals))
         held = {index: panes.snapshot() for index, panes in self.local_panes.items()}
         return codec.encode((plain, self.contributions.snapshot(), held))
 
@@ -314,24 +315,6 @@ def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, Se
             payload = b""
         seals.append(Seal(index, pane, payload))
     return tuple(seals)
-
-
-def initial_locals(job: Job, scope: str) -> dict[str, Any]:
-    """The first values of all locals of a scope, checked to have canonical bytes."""
-    values = {name: local.initial for name, local in job.layout.locals.items() if local.scope == scope}
-    return copy.deepcopy(checked_locals(values))
-
-
-def checked_locals(values: dict[str, Any]) -> dict[str, Any]:
-    """Values of locals, which must survive a checkpoint."""
-    for name, value in values.items():
-        try:
-            codec.encode(value)
-        except CodecError as error:
-            raise BadElement(
-                f"the value of Local {name} cannot be checkpointed: {error.message}", hint=error.hint
-            ) from None
-    return values
 
 
 def _with_offsets(

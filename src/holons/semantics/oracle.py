@@ -21,6 +21,7 @@ from holons.algebra.aggregate import Aggregate
 from holons.algebra.rows import element_length, prepare
 from holons.errors import AwaitWouldDeadlock, InsertBelowWatermark, WrongScope
 from holons.program.events import Event, Events, Times, event_times
+from holons.program.handles import NO_KEY
 from holons.program.job import Job
 from holons.program.layout import Callback, at_path, bind
 from holons.program.outputs import Collected, tables
@@ -137,6 +138,7 @@ class _Partition:
         self.emitted: list[set[tuple[int, Window]]] = [set() for _ in range(self.layout.stages)]
         self.script = self._script(log, rows_per_call)
         self.waiting: _Await | None = None
+        self.ended = False
         self.scope = _ProcessScope(self)
         self.program = bind(world.job.program, self.scope)
         self.window_scope = _WindowScope(self)
@@ -153,7 +155,8 @@ class _Partition:
             try:
                 self.waiting = next(self.script)
             except StopIteration:
-                return moved
+                ended, self.ended = self.ended, True
+                return moved or not ended
             moved = True
 
     def _script(self, log: Log, rows_per_call: int) -> Generator[_Await, None, None]:
@@ -215,6 +218,7 @@ class _Partition:
             for row, values in enumerate(frame.to_dicts()):
                 self.scope.row = events.slice(row, row + 1)
                 yield from self._drive(self.program.each(Event(values, times[row], self.number, self.given.stream)))
+                self.scope.row_done()
         self.scope.finish()
 
     @staticmethod
@@ -302,13 +306,19 @@ class _ProcessScope:
         self.row: Events | None = None
         self.events: Events | None = None
         self.start = BEGINNING
+        self.by_hand = BEGINNING
         self.outputs: list[tuple[int, int, str, dict[str, Any]]] = []
 
     def begin(self, events: Events) -> None:
         self.events, self.row = events, None
         self.start = self.partition.clocks[0]
 
+    def row_done(self) -> None:
+        """A row may move the clock for those after it, not for itself."""
+        self.partition.clocks[0] = max(self.partition.clocks[0], self.by_hand)
+
     def finish(self) -> None:
+        self.row_done()
         for _, _, channel, row in sorted(self.outputs, key=lambda output: output[:2]):
             self.partition.world.emit(channel, self.partition.number, [row])
         self.outputs = []
@@ -320,7 +330,7 @@ class _ProcessScope:
             raise WrongScope(f"{handle} is fed by on_window")
         times = self._times(ts)
         if isinstance(described.window, Session):
-            rows = prepare((0 if key is None else key, element), times.micros, times.origin)
+            rows = prepare((0 if key is NO_KEY else key, element), times.micros, times.origin)
             assert isinstance(rows.element, tuple)
             block = _Inserted(rows.with_element(rows.element[1]), _plain_keys(rows.element[0]))
         else:
@@ -340,7 +350,7 @@ class _ProcessScope:
         times = self._times(ts)
         assert len(self.events or ()) == 1 or self.row is not None, "advance: run the oracle with rows_per_call=1"
         if len(times):
-            self.partition.clocks[0] = max(self.partition.clocks[0], int(times.micros.max()))
+            self.by_hand = max(self.by_hand, int(times.micros.max()))
 
     def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
         index = self.layout.indices[handle]
@@ -370,7 +380,7 @@ class _ProcessScope:
     def set_local(self, name: str, scope: str, value: object) -> None:
         if scope != "process":
             raise WrongScope(f"{name} is a Local of on_window")
-        self.partition.locals[name] = value
+        self.partition.locals[name] = copy.deepcopy(value)
 
     def output(self, rows: object, channel: str) -> None:
         if isinstance(rows, Events):
@@ -400,7 +410,7 @@ class _WindowScope:
             raise WrongScope(f"{handle} is not of the next stage")
         if ts < self.layout.floor_for(callback.stage, window.end):
             raise InsertBelowWatermark(f"{handle}: below the stage's clock")
-        given = (0 if key is None else key, element) if isinstance(described.window, Session) else element
+        given = (0 if key is NO_KEY else key, element) if isinstance(described.window, Session) else element
         length = element_length(given)
         count = 1 if length is None else length
         times = np.full(count, ts, dtype=np.int64)
@@ -446,12 +456,15 @@ class _WindowScope:
     def set_local(self, name: str, scope: str, value: object) -> None:
         if scope != "window":
             raise WrongScope(f"{name} is a Local of process")
-        self.partition.locals[name] = value
+        self.partition.locals[name] = copy.deepcopy(value)
 
     def output(self, rows: object, channel: str) -> None:
         raise WrongScope("output in on_window")
 
 
 def _plain_keys(keys: object) -> object:
-    """Keys as a list, or the one key of all rows."""
-    return keys.to_list() if isinstance(keys, pl.Series) else keys.tolist() if isinstance(keys, np.ndarray) else keys
+    """Keys as a list, or the one key of all rows; booleans are 0 and 1."""
+    plain = keys.to_list() if isinstance(keys, pl.Series) else keys.tolist() if isinstance(keys, np.ndarray) else keys
+    if isinstance(plain, list):
+        return [int(key) if isinstance(key, bool) else key for key in plain]
+    return int(plain) if isinstance(plain, bool) else plain

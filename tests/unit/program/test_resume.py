@@ -74,3 +74,9 @@ def test_a_mark_seals_at_once():
     started.mark(2 * SECOND + 1)
     assert [(delta.start, delta.end) for delta in started.deltas] == [(BEGINNING, 0), (0, 2 * SECOND)]
     assert started.replica.watermark(0) == 2 * SECOND
+
+
+def test_a_clock_moved_by_hand_seals_at_once():
+    started = Started(MovesByHand())
+    started.feed(row(0, jump=True))
+    assert [(delta.start, delta.end) for delta in started.deltas] == [(BEGINNING, 5 * SECOND)]
