@@ -6,7 +6,8 @@ neither are these pages. So they are looked up in a second map of the same file,
 rows of it; no transaction stays open, no page is pinned. The checksum is computed over this second view, so a wrong
 guess cannot go unnoticed.
 
-Copying instead costs as much as the checksum, so it would halve the speed (measured: 80 instead of 160 M rows/s).
+Copying costs almost as much as the checksum (measured, 24 bytes per row, on a busy machine: the checksum alone 110 to
+140 M rows/s, with a copy 60 to 85).
 """
 
 from __future__ import annotations
