@@ -15,7 +15,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: help setup java demo test verify lint format types imports bench docs pins clean
+.PHONY: help setup java demo test verify sim lint format types imports bench docs pins clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test: lint types imports java ## lint, types, import contracts, tests and doctes
 verify: lint types imports java ## as test, but long: more examples, slow tests too
 	@echo "==> tests, the long way"
 	@HOLONS_VERIFY=1 HYPOTHESIS_PROFILE=thorough $(PYTEST)
+
+sim: $(STAMP) ## nodes under faults in virtual time: 2,000 seeds of each scenario
+	@HOLONS_SIM_SEEDS=2000 $(PYTEST) tests/simulation/test_simulation.py
 
 lint: $(STAMP) ## ruff: rules and formatting
 	@$(STEP) "lint" $(BIN)/ruff check .

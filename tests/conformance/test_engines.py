@@ -37,9 +37,9 @@ def test_a_program_of_this_very_module_travels_to_spark():
 @pytest.mark.spark
 def test_memory_logs_are_not_shared_between_spark_tasks():
     with pytest.raises(h.HolonsError, match="nodes"):
-        h.run(load("bid_share"), {"bids": []}, engine="spark", nodes=2)
+        h.run(load("bid_share"), streams(load("bid_share"), *EXAMPLES["bid_share"], seed=1), engine="spark", nodes=2)
 
 
 def test_an_unknown_engine_is_named():
     with pytest.raises(h.HolonsError, match="'flink'"):
-        h.run(load("bid_share"), {"bids": []}, engine="flink")  # type: ignore[arg-type]
+        h.run(load("bid_share"), streams(load("bid_share"), *EXAMPLES["bid_share"], seed=1), engine="flink")

@@ -11,7 +11,8 @@ from holons.engines.simulator import Fault, Kind
 from holons.node import Settings
 
 TWICE = Settings(replicas=2, rows_max=7, snapshot_deltas=4, poison_deaths=100)
-SEEDS = 2000 if os.environ.get("HOLONS_VERIFY") == "1" else 50
+SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50"))
+"""`make sim` tries 2,000."""
 
 
 @pytest.mark.parametrize("block", range(5))
