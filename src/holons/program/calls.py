@@ -191,15 +191,21 @@ class Call:
         """The watermark set by hand, after this call."""
         return max([self._by_hand, *(int(times.max()) for _, times in self._advances if len(times))])
 
-    def ordered_outputs(self) -> Iterator[tuple[str, list[pa.Table]]]:
-        """What the call put out, by channel, in the order of the rows that it came from."""
-        for channel, parts in self._outputs.items():
-            if any(frame.columns != parts[0][1].columns for _, frame in parts):
-                raise BadProgram(
-                    f"channel {channel!r} was given rows of different columns",
-                    hint="select the same columns each time, or use a channel for each",
-                )
-            yield channel, tables(_in_log_order(parts))
+    def ordered_outputs(self, columns: dict[str, list[str]]) -> Iterator[tuple[str, list[pa.Table]]]:
+        """What the call put out, by channel, in the order of the rows that it came from.
+
+        `columns` remembers what each channel was given first.
+        """
+        for channel, given in self._outputs.items():
+            parts = [part for part in given if len(part[1])]
+            for _, frame in parts:
+                if frame.columns != columns.setdefault(channel, frame.columns):
+                    raise BadProgram(
+                        f"channel {channel!r} was given rows of different columns",
+                        hint="select the same columns each time, or use a channel for each",
+                    )
+            if parts:
+                yield channel, tables(_in_log_order(parts))
         for channel, rows in self._output_rows.items():
             yield channel, tables(rows)
 

@@ -61,6 +61,8 @@ class ProcessState:
     sealed_to: int = BEGINNING
     ordinals: dict[str, int] = field(default_factory=dict)
     locals: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    """What each channel of `output(events)` holds: always the same, wherever a batch ended."""
 
 
 class ProcessPart:
@@ -270,7 +272,7 @@ class ProcessPart:
             self.contributions.insert(index, rows)
         for channel, frame in begun.set_aside:
             self.outputs += number(channel, self.partition, state.ordinals, tables([frame]))
-        for channel, made in call.ordered_outputs():
+        for channel, made in call.ordered_outputs(state.columns):
             self.outputs += number(channel, self.partition, state.ordinals, made)
         state.locals.update(checked_locals(call.locals))
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
@@ -294,7 +296,15 @@ class ProcessPart:
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
             )
         state = self.state
-        plain = (state.offset, state.watermark, state.by_hand, state.sealed_to, state.ordinals, freeze(state.locals))
+        plain = (
+            state.offset,
+            state.watermark,
+            state.by_hand,
+            state.sealed_to,
+            state.ordinals,
+            freeze(state.locals),
+            state.columns,
+        )
         held = {index: panes.snapshot() for index, panes in self.local_panes.items()}
         return codec.encode((plain, self.contributions.snapshot(), held))
 

@@ -428,13 +428,15 @@ def test_an_error_in_the_program_says_where_and_keeps_its_cause():
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
-def test_rows_of_different_columns_in_one_channel_are_refused():
+@pytest.mark.parametrize("batch", [1, 3])
+def test_rows_of_different_columns_in_one_channel_are_refused_for_every_cut(batch):
     def process(self, events):
-        self.output(events.select("price"))
-        self.output(events.select("ts"))
+        self.output(events.where(events.ts < SECOND).select("price"))
+        self.output(events.where(events.ts >= SECOND).select("ts"))
 
+    log = rows(0, SECOND, 2 * SECOND)
     with pytest.raises(errors.BadProgram) as error:
-        run(program(process))
+        run(program(process), [log.slice(at, batch) for at in range(0, 3, batch)])
     says(error, "'process'")
 
 
