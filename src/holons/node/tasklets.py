@@ -229,4 +229,6 @@ class PartitionTasklet:
         self.here.trim_soon = True
         if floors is not None:
             self.stored_to, self.emitted_to = floors
-            self.run.process.forget(min(self.emitted_to))
+            self.run.process.forget(
+                min(*self.emitted_to, *self.run.window.emitted_to)
+            )  # this run may lag behind others

@@ -165,9 +165,9 @@ class SimulatedStream:
         return found
 
     def _from(self, cursor: Cursor) -> Cursor:
-        """Where to look; a reader that went back to an older cursor is given everything again."""
+        """Where to look; a reader that comes with another cursor than it left with is given everything from there."""
         for writer, seen_to in self._seen_to.items():
-            if cursor.get(writer, 0) < seen_to:
+            if cursor.get(writer, 0) != seen_to:
                 self._done[writer] = set()
         return dict(cursor)
 
