@@ -53,6 +53,10 @@ class BadInput(HolonsError, ValueError):
     """An input batch whose columns are not what the job was told."""
 
 
+class JobRunning(HolonsError, RuntimeError):
+    """A job of that name is running, and it is another one."""
+
+
 class UnpicklableProgram(HolonsError, TypeError):
     """A program that cannot travel to another process."""
 

@@ -61,6 +61,14 @@ class Membership:
             return False
         return self._watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
 
+    def forget(self) -> list[str]:
+        """Forgets those that have been dead for very long, and says who they were; one that comes back is new."""
+        long_dead_s = 60 * self._settings.failure_timeout_s
+        gone = [node for node, peer in self._peers.items() if self._watched_s - peer.moved_at_s > long_dead_s]
+        for node in gone:
+            del self._peers[node]
+        return gone
+
     def known(self, node: str) -> bool:
         """Whether a node was ever heard of, or long enough waited for."""
         return node == self.me or node in self._peers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeAlias
 
 import msgspec
 
 from holons.errors import CodecError
+from holons.program import Cut
 
 
 class Running(msgspec.Struct, frozen=True, array_like=True):
@@ -26,6 +28,10 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """A watermark that its durable process records have passed."""
     emitted_to: tuple[int, ...]
     """What its durable window records have emitted, by stage."""
+    lag: int = 0
+    """How many rows of its log it has not read yet."""
+    touched: bool = True
+    """Whether the node is about to work on it: if it dies now, this may be why."""
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
@@ -48,18 +54,47 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim"):
 
 
 class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
-    """A job has failed, or was cancelled, and stops everywhere."""
+    """A job has failed, or was cancelled, or gave way to a newer version, and stops everywhere."""
 
     job: str
     kind: str
     reason: str
 
+    @property
+    def failed(self) -> bool:
+        """Whether nobody wanted this."""
+        return self.kind not in ("Cancelled", "Upgraded")
 
-Control: TypeAlias = Claim | Stopped
+
+class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
+    """A job, or a new version of one, is to run. Versions of a name are merged by maximum of (generation, writer)."""
+
+    name: str
+    generation: int
+    digest: str
+    """What it does: nodes run no other code under its id."""
+    writer: str
+    after: str = ""
+    """The version that it takes over from, if any."""
+    cuts: tuple[Cut, ...] = ()
+    """Where that one leaves off, by partition."""
+
+    @property
+    def id(self) -> str:
+        """The name under which everything durable of this version is kept."""
+        place = hashlib.blake2b(f"{self.writer}/{self.digest}".encode(), digest_size=4).hexdigest()
+        return f"{self.name}-{self.generation}-{place}"
+
+    def cut(self, partition: int) -> Cut:
+        """Where a partition begins to put out."""
+        return self.cuts[partition] if partition < len(self.cuts) else Cut()
+
+
+Control: TypeAlias = Claim | Stopped | Submitted
 
 _encoder = msgspec.msgpack.Encoder()
 _beats = msgspec.msgpack.Decoder(Beat)
-_control = msgspec.msgpack.Decoder(Claim | Stopped)
+_control = msgspec.msgpack.Decoder(Claim | Stopped | Submitted)
 
 
 def encode(message: Beat | Control) -> bytes:

@@ -7,15 +7,20 @@ correctness: a wrong one costs work, not rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holons.errors import HolonsError, LogUnavailable, StoreUnavailable
+from holons.node.jobs import Jobs
 from holons.node.membership import Membership
-from holons.node.messages import Beat, Claim, Running, Stopped, decode_beat, decode_control, encode
-from holons.node.ownership import Ownership, Slot, preference
+from holons.node.messages import Beat, Claim, Control, Running, Stopped, decode_beat, decode_control, encode
+from holons.node.ownership import Ownership, Slot, Trail, preference
 from holons.node.ports import Ports
 from holons.node.settings import Settings
 from holons.node.tasklets import JobOnNode, PartitionTasklet
-from holons.program import Job
+from holons.program import Cut, Job
 from holons.streams import Cursor
+
+_BEATS_KEPT = 16
 
 
 class Node:
@@ -28,10 +33,14 @@ class Node:
         self.membership = Membership(name, self.settings)
         self.ownership = Ownership()
         self.jobs: dict[str, JobOnNode] = {}
-        self.stopped: dict[str, Stopped] = {}
         self.failures: dict[str, HolonsError] = {}
         self.leaving = False
+        self.known = Jobs()
         self._given: dict[str, Job] = {}
+        self._cuts: dict[str, Sequence[Cut]] = {}
+        self._trail = Trail()
+        self._trimmed_at_s = float("-inf")
+        self._untold: list[Stopped] = []
         self._beats_cursor: Cursor = {}
         self._control_cursor: Cursor = {}
         self._sequence = 0
@@ -40,10 +49,17 @@ class Node:
         self._claimed: dict[Slot, int] = {}
         self._held_since_s: dict[Slot, float] = {}
         self._listed: set[tuple[str, int]] = set()
+        self._on_trial = ("", -1)
 
-    def add_job(self, name: str, job: Job) -> None:
-        """Takes part in a job from now on."""
+    def add_job(self, name: str, job: Job, cuts: Sequence[Cut] = ()) -> None:
+        """Takes part in a job from now on; `cuts` say where it takes over from an older version."""
         self._given[name] = job
+        self._cuts[name] = cuts
+
+    @property
+    def stopped(self) -> dict[str, Stopped]:
+        """Jobs that were stopped, here or elsewhere, and why."""
+        return self.known.stopped
 
     def leave(self) -> None:
         """Tells the others to take over; keep ticking until they have."""
@@ -51,9 +67,15 @@ class Node:
         self._beat_at_s = float("-inf")
 
     @property
+    def left(self) -> bool:
+        """Whether it was told to leave, and the others have taken over everything."""
+        return self.leaving and not any(here.tasklets for here in self.jobs.values())
+
+    @property
     def settled(self) -> bool:
         """Whether every job has ended and all of it that runs here is out."""
-        return all(name in self.stopped or (name in self.jobs and self.jobs[name].settled) for name in self._given)
+        over = {name for name in self._given if name in self.stopped or self.known.outdated(name)}
+        return all(name in over or (name in self.jobs and self.jobs[name].settled) for name in self._given)
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -61,9 +83,12 @@ class Node:
         """One slice for everybody; says whether anything happened."""
         try:
             happened = self._listen()
+            self._tell()
             self._open_jobs()
+            self._try_next()
             self._beat()
             self._claim()
+            self._trim_streams()
         except (LogUnavailable, StoreUnavailable):
             happened = False
         for name in list(self.jobs):
@@ -90,14 +115,21 @@ class Node:
 
     def _open_jobs(self) -> None:
         for name, job in self._given.items():
-            if name not in self.jobs and name not in self.stopped and name not in self.failures:
-                self.jobs[name] = JobOnNode(name, job, self.ports, self.settings)
+            over = name in self.stopped or name in self.failures or self.known.outdated(name)
+            if name not in self.jobs and not over:
+                self.jobs[name] = JobOnNode(name, job, self.ports, self.settings, self._cuts[name])
 
     def _fail(self, name: str, error: HolonsError) -> None:
         """A job that cannot go on stops everywhere; no other job is touched."""
         self.failures[name] = error
-        self.ports.control.append(encode(Stopped(name, type(error).__name__, str(error))))
+        self._untold.append(Stopped(name, type(error).__name__, str(error)))
         del self.jobs[name]
+
+    def _tell(self) -> None:
+        """Writes what happened to jobs here; again, if the log does not answer."""
+        while self._untold:
+            self.ports.control.append(encode(self._untold[0]))
+            self._untold.pop(0)
 
     # --- hearing and telling ---------------------------------------------------------------------------------------
 
@@ -109,16 +141,25 @@ class Node:
         self.membership.watch(self.ports.clock.now_s(), caught_up=len(beats) < limit)
         control = self.ports.control.read(self._control_cursor, limit)
         for message in control:
-            self._take_control(decode_control(message.data))
+            told = decode_control(message.data)
+            self._trail.heard(
+                message.writer,
+                message.position,
+                told if isinstance(told, Claim) else None,
+                self.ports.control.start(message.writer),
+            )
+            self._take_control(told)
         for here in self.jobs.values():
             listed = [running for _, running in self.membership.all_running() if running.job == here.name]
             here.idle = {running.partition for running in listed if running.idle}
         return bool(control)
 
-    def _take_control(self, message: Claim | Stopped) -> None:
-        if isinstance(message, Stopped):
-            self.stopped.setdefault(message.job, message)
-            self.jobs.pop(message.job, None)
+    def _take_control(self, message: Control) -> None:
+        self.known.merge(message)
+        if not isinstance(message, Claim):
+            for name in list(self.jobs):
+                if name in self.known.stopped or self.known.outdated(name):
+                    del self.jobs[name]
             return
         self.membership.expect(message.node)
         slot = (message.job, message.partition, message.slot)
@@ -135,7 +176,13 @@ class Node:
         self.ports.beats.append(encode(Beat(self.name, self._sequence, tuple(running), self.leaving)))
         self.membership.sent(self._sequence)
         self._beat_at_s = now_s
-        self._listed = {(one.job, one.partition) for one in running}
+        waiting = {
+            (here.name, tasklet.partition)
+            for here in self.jobs.values()
+            for tasklet in here.tasklets.values()
+            if tasklet.suspicion and (here.name, tasklet.partition) != self._on_trial
+        }
+        self._listed = {(one.job, one.partition) for one in running} - waiting
 
     def _told(self, here: JobOnNode, tasklet: PartitionTasklet) -> Running:
         slot, epoch = self._my_slot(here.name, tasklet.partition) or (-1, -1)
@@ -150,6 +197,8 @@ class Node:
             parked=tasklet.run.parked is not None,
             stored_to=tasklet.stored_to,
             emitted_to=tasklet.emitted_to,
+            lag=tasklet.lag,
+            touched=(here.name, tasklet.partition) == self._on_trial if tasklet.suspicion else not tasklet.quiet,
         )
 
     def _my_slot(self, job: str, partition: int) -> tuple[int, int] | None:
@@ -198,26 +247,43 @@ class Node:
             self._claimed[slot] = epoch
 
     def _poisoned(self, job: str, partition: int) -> bool:
-        """Stops a job that takes one node after the other down at the same place.
-
-        Every node lists a partition before it touches a row of it, so the dead tell where they died.
-        """
-        told = [(node, running) for node, running in self.membership.all_running() if running.job == job]
-        here = [(node, running) for node, running in told if running.partition == partition]
-        offset = max((running.offset for _, running in here), default=0)
-        deaths = [
-            node
-            for node, running in here
-            if running.offset == offset and not running.parked and not self.membership.alive(node)
-        ]
-        if len(deaths) < self.settings.poison_deaths:
+        """Stops a job that takes one node after the other down at the same place."""
+        deaths, offset = self._suspicion(job, partition)
+        if deaths < self.settings.poison_deaths:
             return False
-        index, place = self.jobs[job].places[partition]
-        if self.ports.input(self.jobs[job].job.inputs[index].stream).end(place) <= offset:
-            return False
-        reason = f"{len(deaths)} nodes died at offset {offset} of partition {partition}"
-        self.ports.control.append(encode(Stopped(job, "Poison", reason)))
+        reason = f"{deaths} nodes in a row died at offset {offset} of partition {partition}, or soon after"
+        self._untold = self._untold or [Stopped(job, "Poison", reason)]
         return True
+
+    def _suspicion(self, job: str, partition: int) -> tuple[int, int]:
+        """How many owners in a row died without getting beyond an offset, and which.
+
+        Every node says in a beat what it is about to touch, so the dead tell where they died.
+        """
+        told = [
+            (running.epoch, running.offset, running.touched and not self.membership.alive(node))
+            for node, running in self.membership.all_running()
+            if (running.job, running.partition) == (job, partition)
+        ]
+        furthest = max((offset for _, offset, _ in told), default=0)
+        since = min((epoch for epoch, offset, _ in told if offset == furthest), default=0)
+        return sum(died and epoch >= since for epoch, _, died in told), furthest
+
+    def _try_next(self) -> None:
+        """Of the partitions that may have killed their owners, only one is run at a time, the least suspect first.
+
+        So if I die as well, the others know of what; and a program that kills its process takes no other job with it.
+        """
+        suspects = [
+            (tasklet.suspicion, here.name, tasklet.partition)
+            for here in self.jobs.values()
+            for tasklet in here.tasklets.values()
+            if tasklet.suspicion
+        ]
+        trial = min(suspects, default=(0, "", -1))[1:]
+        if suspects and trial != self._on_trial:
+            self._beat_at_s = float("-inf")
+        self._on_trial = trial
 
     def _slot_owner(self, job: str, partition: int, slot: int) -> str | None:
         owner = self.ownership.owner((job, partition, slot))
@@ -238,16 +304,28 @@ class Node:
         return not listed and held_s > 2 * self.settings.failure_timeout_s
 
     def _even_out(self, live: list[str]) -> None:
-        """Takes one partition from the busiest node if it has at least two more than I."""
-        loads = {node: len(self.ownership.held_by(node)) for node in live}
-        busiest = max(live, key=lambda node: (loads[node], node))
-        if loads[busiest] - loads[self.name] < 2:
-            return
+        """Takes a partition from the busiest node: if it has two more than I, or is far behind while I am not."""
         now_s = self.ports.clock.now_s()
-        for slot in self.ownership.held_by(busiest):
+        told = {node: self.membership.running(node) for node in live if node != self.name}
+        loads = {node: (sum(one.lag for one in told[node]), len(self.ownership.held_by(node))) for node in told}
+        if not loads:
+            return
+        mine = len(self.ownership.held_by(self.name))
+        my_lag = sum(tasklet.lag for here in self.jobs.values() for tasklet in here.tasklets.values())
+        fullest = max(loads, key=lambda node: (loads[node][1], node))
+        slowest = max(loads, key=lambda node: (loads[node][0], node))
+        idle = my_lag <= self.settings.rows_max < loads[slowest][0] // self.settings.lag_batches
+        if loads[fullest][1] - mine >= 2:
+            victim = fullest
+        elif idle and loads[slowest][1] >= 2 and mine <= loads[slowest][1]:
+            victim = slowest
+        else:
+            return
+        parked = {(one.job, one.partition) for one in told[victim] if one.parked}
+        for slot in self.ownership.held_by(victim):
             job, partition, number = slot
             resided_s = now_s - self._held_since_s.get(slot, now_s)
-            movable = job in self.jobs and resided_s > self.settings.residence_s
+            movable = job in self.jobs and resided_s > self.settings.residence_s and (job, partition) not in parked
             owner = self.ownership.owner(slot)
             if movable and owner is not None and not self._holds_other(job, partition, number, self.name):
                 self._write_claim(slot, owner.epoch + 1)
@@ -257,7 +335,8 @@ class Node:
         """Runs what is mine; lets go of what is not, once the new owner has caught up (make before break)."""
         mine = {partition for job, partition, _ in self.ownership.held_by(self.name) if job == here.name}
         for partition in sorted(mine - set(here.tasklets)):
-            here.start(partition)
+            tasklet = here.start(partition)
+            tasklet.suspicion, tasklet.suspect_to = self._suspicion(here.name, partition)
             self._beat_at_s = float("-inf")
         for partition in sorted(set(here.tasklets) - mine):
             tasklet = here.tasklets[partition]
@@ -276,6 +355,20 @@ class Node:
         return False
 
     # --- letting go of what nobody needs ---------------------------------------------------------------------------
+
+    def _trim_streams(self) -> None:
+        """Drops old beats, those of the long dead included, and claims that were outbid."""
+        now_s = self.ports.clock.now_s()
+        if now_s - self._trimmed_at_s < self.settings.failure_timeout_s:
+            return
+        self._trimmed_at_s = now_s
+        beats = {writer: at - _BEATS_KEPT for writer, at in self._beats_cursor.items() if at > 2 * _BEATS_KEPT}
+        beats |= {node: self._beats_cursor.get(node, 0) for node in self.membership.forget()}
+        self.ports.beats.trim(beats)
+        needless = self._trail.needless(self.ownership)
+        self.ports.control.trim(
+            {writer: at for writer, at in needless.items() if at > self.ports.control.start(writer)}
+        )
 
     def _trim(self, here: JobOnNode) -> None:
         """Trims the replica below what all durable records have passed, and everything that runs here as well.

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from holons.node.messages import Claim
+from holons.streams import Cursor
 
 Slot: TypeAlias = tuple[str, int, int]
 """(job, partition, slot)."""
@@ -43,9 +44,39 @@ class Ownership:
         """Who holds a slot."""
         return self._owners.get(slot)
 
+    def outbid(self, claim: Claim) -> bool:
+        """Whether a greater claim of the same slot was read."""
+        return Owner(claim.epoch, claim.node) < self._owners.get(
+            (claim.job, claim.partition, claim.slot), Owner(-1, "")
+        )
+
     def held_by(self, node: str) -> list[Slot]:
         """The slots that a node holds."""
         return sorted(slot for slot, owner in self._owners.items() if owner.node == node)
+
+
+class Trail:
+    """Which messages of the control log no longer matter: claims that were outbid, up to the first that counts."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, dict[int, Claim | None]] = {}
+        self._needless: Cursor = {}
+
+    def heard(self, writer: str, position: int, claim: Claim | None, start: int) -> None:
+        """A message came out of the log, which begins at `start` for this writer; None if it always matters."""
+        at = self._needless.setdefault(writer, start)
+        if position >= at:
+            self._heard.setdefault(writer, {})[position] = claim
+
+    def needless(self, ownership: Ownership) -> Cursor:
+        """Below which positions nothing matters, for each writer. What was not heard yet may matter."""
+        for writer, heard in self._heard.items():
+            at = self._needless[writer]
+            while (claim := heard.get(at)) is not None and ownership.outbid(claim):
+                del heard[at]
+                at += 1
+            self._needless[writer] = at
+        return self._needless
 
 
 def preference(slot: Slot, nodes: Iterable[str]) -> list[str]:

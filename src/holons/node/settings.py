@@ -18,6 +18,8 @@ class Settings:
     """How much longer the second choice waits than the first before it claims a partition."""
     residence_s: float = 2.0
     """How long a partition stays before it may be moved just to even out the load."""
+    lag_batches: int = 8
+    """A node that has so many batches to read is behind: one that has none may take a partition off it."""
     checkpoint_s: float = 0.5
     snapshot_deltas: int = 64
     """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""

@@ -7,6 +7,7 @@ not answer delays a partition, and loses nothing.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDama
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.node.settings import Settings
-from holons.program import Job, Output, PartitionRun
+from holons.program import Cut, Job, Output, PartitionRun
 from holons.streams import Cursor, Log
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING
@@ -24,9 +25,10 @@ from holons.windows import BEGINNING, ENDING
 class JobOnNode:
     """A job's replica on this node, kept up to date from the sync stream."""
 
-    def __init__(self, name: str, job: Job, ports: Ports, settings: Settings) -> None:
+    def __init__(self, name: str, job: Job, ports: Ports, settings: Settings, cuts: Sequence[Cut] = ()) -> None:
         self.name = name
         self.job = job
+        self.cuts = cuts
         self.ports = ports
         self.settings = settings
         self.places = partitions_of(job, ports.input)
@@ -94,9 +96,10 @@ class JobOnNode:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
             store.drop(name, (sum(cursors[0].values()),))
 
-    def start(self, partition: int) -> None:
+    def start(self, partition: int) -> PartitionTasklet:
         """Begins to run a partition, from its newest checkpoint."""
-        self.tasklets[partition] = PartitionTasklet(self, partition)
+        tasklet = self.tasklets[partition] = PartitionTasklet(self, partition)
+        return tasklet
 
     def stop(self, partition: int) -> None:
         """No longer runs a partition; somebody else does."""
@@ -120,10 +123,15 @@ class PartitionTasklet:
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
         records = self.checkpoints.load(bounds, lambda channel: self._output(channel).end(partition))
-        self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records)
+        cut = here.cuts[partition] if partition < len(here.cuts) else None
+        self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records, cut=cut)
         self._check_served()
         self.stored_to = BEGINNING
         self.emitted_to: tuple[int, ...] = (BEGINNING,) * here.job.layout.stages
+        self.suspicion, self.suspect_to = 0, 0
+        """How many owners may have died of it, before they got beyond which offset."""
+        self.quiet = False
+        """Whether there was nothing to do the last time."""
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
         self._read_at_s = self._stored_at_s = here.ports.clock.now_s()
@@ -141,6 +149,11 @@ class PartitionTasklet:
     @property
     def offset(self) -> int:
         return self.run.process.state.offset
+
+    @property
+    def lag(self) -> int:
+        """How many rows wait to be read."""
+        return self._input.end(self._place) - self.run.process.read_to
 
     @property
     def idle(self) -> bool:
@@ -163,6 +176,9 @@ class PartitionTasklet:
         self._outputs.extend(outputs)
         self._deltas.extend(deltas)
         self._write()
+        self.quiet = not happened
+        if self.quiet or self.offset > self.suspect_to:
+            self.suspicion = 0
         return happened
 
     def _read(self) -> bool:

@@ -7,14 +7,15 @@ from holons.program.events import Event, Events, Times
 from holons.program.handles import WCRDT, Local, Nested, Scope, WLocal
 from holons.program.job import Input, Job, job
 from holons.program.layout import Callback, Layout, bind, layout_of
-from holons.program.outputs import Collected, Output, canonical, collect
+from holons.program.outputs import Collected, Cut, Output, canonical, collect
 from holons.program.program import Program, on_window
-from holons.program.run import PartitionRun, Records
+from holons.program.run import PartitionRun, Records, cut_after
 
 __all__ = [
     "WCRDT",
     "Callback",
     "Collected",
+    "Cut",
     "Event",
     "Events",
     "Input",
@@ -32,6 +33,7 @@ __all__ = [
     "bind",
     "canonical",
     "collect",
+    "cut_after",
     "job",
     "layout_of",
     "on_window",

@@ -22,28 +22,28 @@ from holons.program.handles import LocalScope
 from holons.program.job import Job
 from holons.program.layout import Callback, Layout, at_path, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
-from holons.program.outputs import Output, number, tables
+from holons.program.outputs import Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
 from holons.windows import BEGINNING, FixedSpec, Session, Window, instant_text
 
-Cursor = tuple[int, int, tuple[int, int | str], int]
-"""The last window that was emitted: (end, start, key, callback)."""
-
-_NOTHING_EMITTED: Cursor = (BEGINNING, BEGINNING, (0, 0), -1)
+_NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
 
 
 class WindowPart:
     """One partition's calls of `on_window`."""
 
-    def __init__(self, job: Job, partition: int, partitions: int, resume: bytes | None = None) -> None:
+    def __init__(
+        self, job: Job, partition: int, partitions: int, resume: bytes | None = None, *, cut: Cut | None = None
+    ) -> None:
         self.layout = job.layout
+        self.cut = cut or Cut()
         self.partition = partition
         self.outputs: list[Output] = []
         self.deltas: list[Delta] = []
         later = range(1, self.layout.stages)
         self.calls = 0
-        self.cursors: list[Cursor] = [_NOTHING_EMITTED] * self.layout.stages
+        self.cursors: list[Emitted] = [_NOTHING_EMITTED] * self.layout.stages
         self.emitted_to = [BEGINNING] * self.layout.stages
         self.sealed_to = [BEGINNING] * self.layout.stages
         self.locals = initial_locals(job, "window")
@@ -99,23 +99,23 @@ class WindowPart:
                 known = min(known, self.sealed_to[handle.stage] if handle.stage else sealed)
         return known
 
-    def _next(self, stage: int, replica: Replica, known: int, limit: int) -> tuple[Callback, Window, Cursor] | None:
+    def _next(self, stage: int, replica: Replica, known: int, limit: int) -> tuple[Callback, Window, Emitted] | None:
         """The next window of a stage, over all its callbacks."""
         cursor = self.cursors[stage]
-        best: tuple[Callback, Window, Cursor] | None = None
+        best: tuple[Callback, Window, Emitted] | None = None
         for number_, callback in enumerate(self.layout.callbacks):
             if callback.stage != stage:
                 continue
             window = self._candidate(callback, number_, replica, cursor, known)
             if window is None or window.end > limit:
                 continue
-            order: Cursor = (*window.order(), number_)
+            order: Emitted = (*window.order(), number_)
             if best is None or order < best[2]:
                 best = callback, window, order
         return best
 
     def _candidate(
-        self, callback: Callback, number_: int, replica: Replica, cursor: Cursor, known: int
+        self, callback: Callback, number_: int, replica: Replica, cursor: Emitted, known: int
     ) -> Window | None:
         if isinstance(callback.window, Session):
             sessions = self.sessions[callback.handles[0]]
@@ -133,7 +133,7 @@ class WindowPart:
                 windows.append(window)
         return min(windows, default=None)
 
-    def _call(self, callback: Callback, window: Window, cursor: Cursor) -> None:
+    def _call(self, callback: Callback, window: Window, cursor: Emitted) -> None:
         session = self.sessions[callback.handles[0]].take() if isinstance(callback.window, Session) else None
         if not callback.once or self.partition == 0:
             self._scope.begin(callback, window, session)
@@ -143,7 +143,8 @@ class WindowPart:
                     made = tables(rows if rows is not None else ())
             finally:
                 self._scope.end()
-            self.outputs += number(callback.channel, self.partition, self.ordinals, made)
+            if not self.cut.covers(callback.stage, cursor):
+                self.outputs += number(callback.channel, self.partition, self.ordinals, made)
         self.cursors[callback.stage] = cursor
         self.calls += 1
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import cloudpickle
 
 from holons.errors import BadProgram, UnpicklableProgram
+from holons.program.digest import digest_of
 from holons.program.layout import Layout, layout_of
 from holons.program.program import Program
 from holons.windows import Duration, micros
@@ -44,6 +46,11 @@ class Job:
         object.__setattr__(self, "layout", layout_of(self.program))
         object.__setattr__(self, "name", self.name or type(self.program).__name__)
         check_picklable(self.program)
+
+    @cached_property
+    def digest(self) -> str:
+        """What this job does, as a short text: other code, other settings or other inputs give another one."""
+        return digest_of(self.program, self.inputs)
 
 
 def job(

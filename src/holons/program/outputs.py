@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 
@@ -26,6 +27,33 @@ class Output:
     partition: int
     ordinal: int
     table: pa.Table
+
+
+Emitted: TypeAlias = tuple[int, int, tuple[int, int | str], int]
+"""A window's place in the order of emission: (end, start, key, callback)."""
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """Where one partition of an older version of a job leaves off: what it put out so far stands, the rest is ours.
+
+    A version that takes over runs from the beginning, so that its state is as if it had always run, but stays silent up
+    to here: about rows below `offset`, and about windows that the older one emitted.
+    """
+
+    offset: int = 0
+    emitted: tuple[Emitted, ...] = ()
+    """By stage, the last window that was emitted."""
+    emitted_to: tuple[int, ...] = ()
+    """By stage, up to where everything was emitted."""
+    ordinals: dict[str, int] = {}
+    """How many rows of the older version stand, by channel."""
+
+    def covers(self, stage: int, place: Emitted) -> bool:
+        """Whether a window is the older version's; a stage that it did not have follows its last one."""
+        if not self.emitted_to:
+            return False
+        stage = min(stage, len(self.emitted_to) - 1)
+        return place[0] <= self.emitted_to[stage] or place <= self.emitted[stage]
 
 
 Rows: TypeAlias = list[dict[str, Any]]

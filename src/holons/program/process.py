@@ -68,8 +68,12 @@ class ProcessState:
 class ProcessPart:
     """One partition's rows, in log order, through the user's `process`."""
 
-    def __init__(self, job: Job, partition: int, input_index: int, resume: bytes | None = None) -> None:
+    def __init__(
+        self, job: Job, partition: int, input_index: int, resume: bytes | None = None, *, silent_below: int = 0
+    ) -> None:
         self.layout = job.layout
+        self.silent_below = silent_below
+        """Rows below this offset have no outputs here: they are an older version's."""
         self.input = job.inputs[input_index]
         self.partition = partition
         self.state = ProcessState(locals=initial_locals(job, "process"))
@@ -100,6 +104,10 @@ class ProcessPart:
         frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch)
         assert isinstance(frame, pl.DataFrame)
         self._expect(offset)
+        before = self.silent_below - offset
+        if 0 < before < len(frame):  # each call is silent, or not
+            self.feed(frame.slice(0, before), offset)
+            frame, offset = frame.slice(before), offset + before
         self._read_to = offset + len(frame)
         if self.layout.asynchronous and len(frame):
             step = 1 if self.layout.row_by_row else len(frame)
@@ -270,10 +278,11 @@ class ProcessPart:
         call, state = begun.call, self.state
         for index, rows in call.checked_inserts(self.layout):
             self.contributions.insert(index, rows)
-        for channel, frame in begun.set_aside:
-            self.outputs += number(channel, self.partition, state.ordinals, tables([frame]))
-        for channel, made in call.ordered_outputs(state.columns):
-            self.outputs += number(channel, self.partition, state.ordinals, made)
+        put_out = [(channel, tables([frame])) for channel, frame in begun.set_aside]
+        put_out += call.ordered_outputs(state.columns)
+        if begun.end > self.silent_below:
+            for channel, made in put_out:
+                self.outputs += number(channel, self.partition, state.ordinals, made)
         state.locals.update(checked_locals(call.locals))
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
         self._seal(self.watermark)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import polars as pl
 import pyarrow as pa
 
+from holons import codec
 from holons.program.calls import Wanted
 from holons.program.emission import WindowPart
 from holons.program.job import Job
-from holons.program.outputs import Output
-from holons.program.process import ProcessPart
+from holons.program.outputs import Cut, Output
+from holons.program.process import ProcessPart, ProcessState
 from holons.wcrdt import Delta, Replica
 
 
@@ -22,16 +23,38 @@ class Records(NamedTuple):
     window: bytes | None = None
 
 
+def cut_after(records: Records, before: Cut) -> Cut:
+    """Where a run leaves off that has stored these records, and was itself silent up to `before`."""
+    offset, ordinals = before.offset, {}
+    emitted, emitted_to = list(before.emitted), list(before.emitted_to)
+    if records.process is not None:
+        state = ProcessState(*codec.decode(records.process)[0])
+        offset, ordinals = max(offset, state.offset), dict(state.ordinals)
+    if records.window is not None:
+        _, last, last_to, _, _, _, by_window = codec.decode(records.window)[0]
+        emitted = [max(pair) for pair in zip(last, emitted or last, strict=False)]
+        emitted_to = [max(pair) for pair in zip(last_to, emitted_to or last_to, strict=False)]
+        ordinals |= by_window
+    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals)
+
+
 class PartitionRun:
     """Feeds one partition's log through a program. All of its state comes from `Records`."""
 
     def __init__(
-        self, job: Job, partition: int, partitions: int, *, input_index: int = 0, resume: Records | None = None
+        self,
+        job: Job,
+        partition: int,
+        partitions: int,
+        *,
+        input_index: int = 0,
+        resume: Records | None = None,
+        cut: Cut | None = None,
     ) -> None:
-        resume = resume or Records()
+        resume, cut = resume or Records(), cut or Cut()
         self.partition = partition
-        self.process = ProcessPart(job, partition, input_index, resume.process)
-        self.window = WindowPart(job, partition, partitions, resume.window)
+        self.process = ProcessPart(job, partition, input_index, resume.process, silent_below=cut.offset)
+        self.window = WindowPart(job, partition, partitions, resume.window, cut=cut)
 
     def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
         """Takes rows of the log; see `ProcessPart.feed`."""

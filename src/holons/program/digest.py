@@ -1,0 +1,109 @@
+"""A job's digest: what it does, as a short text. Other code, other settings or other inputs give another digest.
+
+Everything durable is kept under it, so that changed code never meets old positions. Pickles would not do: the same
+program may pickle to other bytes in another process. Bytecode, constants and values do, with all that a program refers
+to, down to what is installed: libraries count by name. Another minor version of Python gives other digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import cloudpickle
+
+from holons import codec
+from holons.errors import CodecError
+
+Seen: TypeAlias = dict[int, tuple[int, object]]
+"""By identity: which object it was. It is kept, so that no other can have its identity meanwhile."""
+
+
+def digest_of(*values: object) -> str:
+    """The digest of some values: programs, their settings, their inputs."""
+    digest = hashlib.blake2b(digest_size=16)
+    seen: Seen = {}
+    for value in values:
+        for token in _tokens(value, seen):
+            digest.update(len(token).to_bytes(8, "big"))
+            digest.update(token)
+    return digest.hexdigest()
+
+
+def _tokens(value: object, seen: Seen) -> Iterator[bytes]:
+    """A value as bytes that do not depend on the process: what it is, then its parts."""
+    try:
+        yield codec.encode(value)
+        return
+    except CodecError:
+        pass
+    if id(value) in seen:
+        yield f"again {seen[id(value)][0]}".encode()
+        return
+    seen[id(value)] = len(seen), value
+    if isinstance(value, set | frozenset):
+        yield from sorted(b"".join(_tokens(item, seen)) for item in value)
+        return
+    name = getattr(value, "__qualname__", "") or getattr(value, "__name__", "")
+    yield f"{type(value).__qualname__} {name}".encode()
+    for part in _parts(value):
+        yield from _tokens(part, seen)
+
+
+def _parts(value: Any) -> list[object]:  # noqa: ANN401
+    """What a value is made of; nothing if its name says it all."""
+    if isinstance(value, types.CodeType):
+        return [value.co_code, list(value.co_names), list(value.co_varnames), *value.co_consts]
+    if isinstance(value, types.ModuleType | types.BuiltinFunctionType):
+        return []
+    if isinstance(value, types.FunctionType | type):
+        if _installed(value.__module__):
+            return []
+        return _of_function(value) if isinstance(value, types.FunctionType) else _of_class(value)
+    if isinstance(value, staticmethod | classmethod | types.MethodType):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset]
+    if isinstance(value, dict):
+        return [part for key in sorted(value, key=repr) for part in (key, value[key])]
+    if isinstance(value, list | tuple):
+        return [len(value), *value]
+    slots = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
+    fields = {**getattr(value, "__dict__", {}), **slots}
+    return [type(value), fields or cloudpickle.dumps(value)]
+
+
+def _of_class(cls: type) -> list[object]:
+    members = [(name, vars(cls)[name]) for name in sorted(vars(cls)) if name not in _CLASS_NOISE]
+    return [*cls.__bases__, *(part for named in members for part in named)]
+
+
+def _of_function(function: types.FunctionType) -> list[object]:
+    referred = [
+        (name, function.__globals__[name]) for name in sorted(_names(function.__code__)) if name in function.__globals__
+    ]
+    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, closed, referred]
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The global names that a function may refer to, its inner functions' included."""
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _installed(module_name: str | None) -> bool:
+    """Whether code comes from the standard library or an installed package, ours included."""
+    root = (module_name or "").partition(".")[0]
+    if root in sys.stdlib_module_names or root == "holons":
+        return root != "__main__"
+    path = getattr(sys.modules.get(root), "__file__", None) or ""
+    return "site-packages" in path or "dist-packages" in path
+
+
+_CLASS_NOISE = frozenset(
+    ("__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__", "__static_attributes__")
+)
