@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from tests.workloads import load
 
-from holons.engines.embedded.processes import ProcessNodes, Site
+from holons.engines.embedded.processes import ProcessNodes
+from holons.engines.site import Site
 from holons.node import Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -41,16 +42,14 @@ def workload():
 def test_four_processes_two_of_them_killed_and_replaced(tmp_path, workload, seed):
     job, rows, expected = workload
     rng = random.Random(seed)
-    site = Site(tmp_path, {"bids": PARTITIONS}, PARTITIONS)
+    site = Site(tmp_path)
     site.load({"bids": rows})
-    nodes = ProcessNodes(site, job, Settings(rows_max=50, checkpoint_s=0.05, failure_timeout_s=0.5))
-    try:
+    with ProcessNodes(site, Settings(rows_max=50, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
+        nodes.submit(job)
         names = [nodes.start() for _ in range(4)]
         for victim in rng.sample(names, 2):
-            nodes.running[victim][1].wait(rng.uniform(0.0, 3.0))  # let it work for a while, or until all is out
+            nodes.running[victim].process.join(rng.uniform(0.0, 3.0))  # let it work for a while
             nodes.kill(victim)
             nodes.start()
         assert nodes.wait(120.0), "the survivors did not finish"
-    finally:
-        nodes.stop()
-    assert canonical(site.collected(job)) == expected
+    assert canonical(site.collected(job.name)) == expected

@@ -3,9 +3,21 @@
 Read `node.py` (the loop), `membership.py` and `ownership.py` (who does what), `tasklets.py` (the work), `recovery.py`.
 """
 
-from holons.node.messages import Stopped
+from holons.node.jobs import Jobs, cancel, read_jobs, submit
+from holons.node.messages import Stopped, Submitted
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
 from holons.node.settings import Settings
 
-__all__ = ["Node", "Ports", "Settings", "Stopped", "partitions_of"]
+__all__ = [
+    "Jobs",
+    "Node",
+    "Ports",
+    "Settings",
+    "Stopped",
+    "Submitted",
+    "cancel",
+    "partitions_of",
+    "read_jobs",
+    "submit",
+]

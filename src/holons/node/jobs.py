@@ -83,7 +83,8 @@ def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
         )
     after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports))
     generation = 0 if last is None else last.generation + 1
-    version = Submitted(job.name, generation, job.digest, ports.control.writer, after, cuts)
+    partitions = len(partitions_of(job, ports.input))
+    version = Submitted(job.name, generation, job.digest, ports.control.writer, partitions, after, cuts)
     ports.control.append(encode(version))
     if running is not None:
         ports.control.append(encode(Stopped(running.id, "Upgraded", f"{version.id} takes over")))
@@ -104,7 +105,7 @@ def cancel(name: str, ports: Ports) -> Submitted:
 def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
     """Where the old version leaves off, partition by partition: at its newest records."""
     cuts = []
-    for partition, (index, place) in enumerate(partitions_of(job, ports.input)):
+    for partition, (index, place) in enumerate(partitions_of(job, ports.input)[: old.partitions]):
         stream = job.inputs[index].stream
         log = ports.input(stream)
         if start := log.start(place):
@@ -112,11 +113,11 @@ def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
                 f"{job.name} cannot be upgraded: partition {place} of {stream!r} only begins at {start}",
                 hint="the new version needs the whole input; cancel the job, and submit it as a new one",
             )
-        ends = partial(_output_end, ports, old.id, partition)
+        ends = partial(_output_end, ports, old, partition)
         records = Checkpoints(ports.store, old.id, partition).load((0, log.end(place)), ends)
         cuts.append(cut_after(records, old.cut(partition)))
     return tuple(cuts)
 
 
-def _output_end(ports: Ports, job: str, partition: int, channel: str) -> int:
-    return ports.output(job, channel).end(partition)
+def _output_end(ports: Ports, version: Submitted, partition: int, channel: str) -> int:
+    return ports.output(version.id, channel, version.partitions).end(partition)

@@ -74,6 +74,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
     digest: str
     """What it does: nodes run no other code under its id."""
     writer: str
+    partitions: int
     after: str = ""
     """The version that it takes over from, if any."""
     cuts: tuple[Cut, ...] = ()

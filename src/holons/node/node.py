@@ -7,6 +7,7 @@ correctness: a wrong one costs work, not rows.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from holons.errors import HolonsError, LogUnavailable, StoreUnavailable
@@ -36,7 +37,8 @@ class Node:
         self.failures: dict[str, HolonsError] = {}
         self.leaving = False
         self.known = Jobs()
-        self._given: dict[str, Job] = {}
+        """What the control log says about jobs."""
+        self.given: dict[str, Job] = {}
         self._cuts: dict[str, Sequence[Cut]] = {}
         self._trail = Trail()
         self._trimmed_at_s = float("-inf")
@@ -53,7 +55,7 @@ class Node:
 
     def add_job(self, name: str, job: Job, cuts: Sequence[Cut] = ()) -> None:
         """Takes part in a job from now on; `cuts` say where it takes over from an older version."""
-        self._given[name] = job
+        self.given[name] = job
         self._cuts[name] = cuts
 
     @property
@@ -66,6 +68,13 @@ class Node:
         self.leaving = True
         self._beat_at_s = float("-inf")
 
+    def close(self) -> None:
+        """Stores where everything is, so that whoever comes next begins there."""
+        for here in self.jobs.values():
+            for tasklet in here.tasklets.values():
+                with contextlib.suppress(LogUnavailable, StoreUnavailable):
+                    tasklet.checkpoint(now=True)
+
     @property
     def left(self) -> bool:
         """Whether it was told to leave, and the others have taken over everything."""
@@ -74,8 +83,8 @@ class Node:
     @property
     def settled(self) -> bool:
         """Whether every job has ended and all of it that runs here is out."""
-        over = {name for name in self._given if name in self.stopped or self.known.outdated(name)}
-        return all(name in over or (name in self.jobs and self.jobs[name].settled) for name in self._given)
+        over = {name for name in self.given if name in self.stopped or self.known.outdated(name)}
+        return all(name in over or (name in self.jobs and self.jobs[name].settled) for name in self.given)
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -114,7 +123,7 @@ class Node:
         return happened
 
     def _open_jobs(self) -> None:
-        for name, job in self._given.items():
+        for name, job in self.given.items():
             over = name in self.stopped or name in self.failures or self.known.outdated(name)
             if name not in self.jobs and not over:
                 self.jobs[name] = JobOnNode(name, job, self.ports, self.settings, self._cuts[name])
@@ -359,10 +368,10 @@ class Node:
     def _trim_streams(self) -> None:
         """Drops old beats, those of the long dead included, and claims that were outbid."""
         now_s = self.ports.clock.now_s()
-        if now_s - self._trimmed_at_s < self.settings.failure_timeout_s:
+        if now_s - self._trimmed_at_s < 10 * self.settings.failure_timeout_s:
             return
         self._trimmed_at_s = now_s
-        beats = {writer: at - _BEATS_KEPT for writer, at in self._beats_cursor.items() if at > 2 * _BEATS_KEPT}
+        beats = {self.ports.beats.writer: self._sequence - _BEATS_KEPT}
         beats |= {node: self._beats_cursor.get(node, 0) for node in self.membership.forget()}
         self.ports.beats.trim(beats)
         needless = self._trail.needless(self.ownership)

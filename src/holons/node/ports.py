@@ -22,8 +22,8 @@ class Ports:
     """The sync stream of a job."""
     input: Callable[[str], Log]
     """An input stream by name."""
-    output: Callable[[str, str], Log]
-    """The log of a job's channel."""
+    output: Callable[[str, str, int], Log]
+    """The log of a job's channel, with so many partitions."""
     store: Store
 
 

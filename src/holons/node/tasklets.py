@@ -229,12 +229,13 @@ class PartitionTasklet:
             at += batch.num_rows
 
     def _output(self, channel: str) -> Log:
-        return self.here.ports.output(self.here.name, channel)
+        return self.here.ports.output(self.here.name, channel, len(self.here.places))
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, now: bool = False) -> None:
         """Stores where this partition is, now and then; then what nobody needs any more may go."""
         now_s = self.here.ports.clock.now_s()
-        if now_s - self._stored_at_s < self.here.settings.checkpoint_s or not self._write():
+        due = now or now_s - self._stored_at_s >= self.here.settings.checkpoint_s
+        if not due or not self._write():
             return
         try:
             self.checkpoints.save(self.run)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holons.clock import Random, seeded
+from holons.engines.collecting import collect_logs
 from holons.engines.inputs import PartitionRows, logs_of
-from holons.node import Node, Ports, Settings, partitions_of
+from holons.node import Node, Ports, Settings
 from holons.program import Collected, Job
 from holons.store import MemoryStore
 from holons.streams import Log, MemoryHub, MemoryLog
@@ -39,7 +40,6 @@ class World:
         self.beats, self.control = MemoryHub(), MemoryHub()
         self.syncs: dict[str, MemoryHub] = {}
         self.outputs: dict[tuple[str, str], MemoryLog] = {}
-        self.partitions: dict[str, int] = {}
         self.store = MemoryStore()
 
     def ports(self, node: str) -> Ports:
@@ -54,20 +54,13 @@ class World:
             store=self.store,
         )
 
-    def output(self, job: str, channel: str) -> MemoryLog:
+    def output(self, job: str, channel: str, partitions: int) -> MemoryLog:
         """The log of a channel; made when it is first asked for."""
-        return self.outputs.setdefault((job, channel), MemoryLog(self.partitions[job]))
+        return self.outputs.setdefault((job, channel), MemoryLog(partitions))
 
     def collected(self, job: str) -> Collected:
         """All outputs of a job so far."""
-        collected: Collected = {}
-        for (owner, channel), log in sorted(self.outputs.items()):
-            for partition in range(log.partitions if owner == job else 0):
-                chunks = log.read(partition, 0, log.end(partition))
-                if chunks:
-                    rows = [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]
-                    collected.setdefault(channel, {})[partition] = rows
-        return collected
+        return collect_logs({channel: log for (owner, channel), log in self.outputs.items() if owner == job})
 
 
 def run(
@@ -75,7 +68,6 @@ def run(
 ) -> Collected:
     """Runs until every partition has ended and everything is out."""
     world = World(logs_of(streams))
-    world.partitions[job.name] = len(partitions_of(job, world.inputs.__getitem__))
     running = [
         Node(f"node-{number}", world.ports(f"node-{number}"), Settings(rows_max=rows_max)) for number in range(nodes)
     ]

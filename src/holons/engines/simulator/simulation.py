@@ -14,7 +14,7 @@ from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, pieces
 from holons.engines.simulator.faults import Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, World
-from holons.node import Node, Settings, partitions_of
+from holons.node import Node, Settings
 from holons.program import Collected, Job, canonical
 from holons.streams import MemoryLog
 from holons.windows import Mark
@@ -78,8 +78,6 @@ class Simulation:
             poison_deaths=100,  # nodes die for other reasons here
         )
         self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()})
-        for name, job in jobs.items():
-            self.world.partitions[name] = len(partitions_of(job, self.world.inputs.__getitem__))
         self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S) if faults is None else faults)
         self.trace: list[str] = []
         self._queue: list[tuple[float, int, int, str]] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from holons.clock import Random, seeded
+from holons.engines.collecting import collect_logs
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
@@ -66,7 +67,6 @@ class World:
     store_down_until_s: float = 0.0
     deaf_until_s: dict[int, float] = field(default_factory=dict)
     mute_until_s: dict[int, float] = field(default_factory=dict)
-    partitions: dict[str, int] = field(default_factory=dict)
     hubs: dict[str, MemoryHub] = field(default_factory=dict)
     outputs: dict[tuple[str, str], MemoryLog] = field(default_factory=dict)
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -79,26 +79,19 @@ class World:
             control=self._shared("control", gate),
             sync=lambda job: self._shared(f"sync/{job}", gate),
             input=lambda stream: GatedLog(self.inputs[stream], gate),
-            output=lambda job, channel: GatedLog(self.output(job, channel), gate),
+            output=lambda job, channel, partitions: GatedLog(self.output(job, channel, partitions), gate),
             store=SimulatedStore(self.store, gate),
         )
 
     def _shared(self, stream: str, gate: Gate) -> SimulatedStream:
         return SimulatedStream(self.hubs.setdefault(stream, MemoryHub()), stream, gate)
 
-    def output(self, job: str, channel: str) -> MemoryLog:
-        return self.outputs.setdefault((job, channel), MemoryLog(self.partitions[job]))
+    def output(self, job: str, channel: str, partitions: int) -> MemoryLog:
+        return self.outputs.setdefault((job, channel), MemoryLog(partitions))
 
     def collected(self, job: str) -> Collected:
         """All outputs of a job so far."""
-        collected: Collected = {}
-        for (owner, channel), log in sorted(self.outputs.items()):
-            for partition in range(log.partitions if owner == job else 0):
-                chunks = log.read(partition, 0, log.end(partition))
-                rows = [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]
-                if rows:
-                    collected.setdefault(channel, {})[partition] = rows
-        return collected
+        return collect_logs({channel: log for (owner, channel), log in self.outputs.items() if owner == job})
 
     def reaches(self, writer: str, reader: int) -> bool:
         """Whether a link is up now; every node hears itself."""

@@ -3,9 +3,9 @@
 Read `directory.py` (what lies where, and why nobody can block anybody), then `log.py` and `shared.py`.
 """
 
-from holons.streams.lmdb.directory import streams_in
+from holons.streams.lmdb.directory import partitions_in, streams_in
 from holons.streams.lmdb.log import LmdbLog
 from holons.streams.lmdb.shared import LmdbSharedLog
 from holons.streams.lmdb.writer import Durability
 
-__all__ = ["Durability", "LmdbLog", "LmdbSharedLog", "streams_in"]
+__all__ = ["Durability", "LmdbLog", "LmdbSharedLog", "partitions_in", "streams_in"]

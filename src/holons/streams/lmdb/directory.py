@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from holons import codec
-from holons.clock import Clock
+from holons.clock import Clock, SystemClock
 from holons.errors import BadInput, CodecError, LogDamaged
 from holons.streams.lmdb import values
 from holons.streams.lmdb.environment import SegmentGone, damaged
@@ -78,6 +78,18 @@ def streams_in(directory: Path | str) -> list[str]:
     """The names of all streams that were ever written below a directory."""
     prefix = "stream."
     return sorted(name_of(path.name.removeprefix(prefix)) for path in Path(directory).glob(f"{prefix}*"))
+
+
+def partitions_in(directory: Path | str, stream: str) -> int | None:
+    """How many partitions a stream has, as its segments say; None if nothing was ever written to it."""
+    path = Path(os.path.realpath(directory)) / f"stream.{stem(stream)}"
+    for segment in sorted(path.glob("segment.*")):
+        try:
+            body = Segment(segment, 0, SystemClock()).header()
+        except SegmentGone:
+            continue
+        return None if body is None else Header(*codec.decode(body)[2:]).partitions
+    return None
 
 
 class StreamDirectory:

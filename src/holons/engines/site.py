@@ -1,0 +1,125 @@
+"""A site: one directory with everything that the nodes of one machine share.
+
+    <directory>/input/      streams that jobs read, each with a producer of its own
+    <directory>/output/     what jobs put out: a stream for each (job, channel)
+    <directory>/shared/     beats, the control log, and a sync stream for each job
+    <directory>/store/      checkpoints
+
+Everything in it survives the death of any process. Nodes come and go; the directory is the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holons.clock import SystemClock
+from holons.engines.collecting import collected
+from holons.engines.inputs import PartitionRows, pieces
+from holons.errors import BadInput
+from holons.node import Jobs, Ports, read_jobs
+from holons.program import Collected
+from holons.store import DirectoryStore
+from holons.streams import LmdbLog, LmdbSharedLog, Log, partitions_in, streams_in
+from holons.windows import Mark
+
+_SEGMENT_BYTES = 32 << 20
+_BEATS_SEGMENT_BYTES = 1 << 20
+
+
+class Site:
+    """The directory of a site. A plain value: it can travel to other processes, which open what they need."""
+
+    def __init__(self, directory: Path | str, store: str | None = None) -> None:
+        self.directory = Path(directory)
+        self._store = store or str(self.directory / "store")
+
+    # --- streams -----------------------------------------------------------------------------------------------------
+
+    def streams(self) -> dict[str, int]:
+        """The input streams, and how many partitions each has."""
+        found = {
+            stream: partitions_in(self.directory / "input", stream) for stream in streams_in(self.directory / "input")
+        }
+        return {stream: partitions for stream, partitions in found.items() if partitions}
+
+    def producer(self, stream: str, partitions: int, writer: str) -> LmdbLog:
+        """An input stream, to be written; `writer` is used once, by one process."""
+        return LmdbLog(self.directory / "input", stream, partitions, writer)
+
+    def load(self, streams: Mapping[str, Sequence[PartitionRows]], writer: str = "producer#1") -> None:
+        """Appends bounded inputs to input streams, and ends them."""
+        for stream, partitions in streams.items():
+            with self.producer(stream, len(partitions), writer) as log:
+                for partition, rows in enumerate(partitions):
+                    for piece in pieces(rows):
+                        if isinstance(piece, Mark):
+                            log.mark(partition, piece.ts)
+                        else:
+                            log.append(partition, piece)
+
+    # --- what nodes see ----------------------------------------------------------------------------------------------
+
+    def ports(self, writer: str) -> Ports:
+        """The site as one process sees it, under a name that was never used before; call this in that very process."""
+        logs: dict[tuple[str, str], LmdbLog] = {}
+
+        def log(folder: str, stream: str, partitions: int) -> LmdbLog:
+            if (folder, stream) not in logs:
+                logs[folder, stream] = LmdbLog(self.directory / folder, stream, partitions, writer)
+            return logs[folder, stream]
+
+        def shared(stream: str, segment_bytes: int = _SEGMENT_BYTES) -> LmdbSharedLog:
+            return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=segment_bytes)
+
+        return Ports(
+            clock=SystemClock(),
+            beats=shared("beats", _BEATS_SEGMENT_BYTES),
+            control=shared("control"),
+            sync=lambda job: shared(f"sync-{job}"),
+            input=lambda stream: log("input", stream, self._partitions(stream)),
+            output=lambda job, channel, partitions: log("output", f"{job}/{channel}", partitions),
+            store=DirectoryStore(self._store),
+        )
+
+    def _partitions(self, stream: str) -> int:
+        partitions = partitions_in(self.directory / "input", stream)
+        if partitions is None:
+            known = ", ".join(self.streams()) or "none"
+            raise BadInput(
+                f"there is no stream {stream!r} in {self.directory}",
+                hint=f"load it, or start its producer first; there are: {known}",
+            )
+        return partitions
+
+    # --- what came of it ---------------------------------------------------------------------------------------------
+
+    def jobs(self) -> Jobs:
+        """All jobs that were ever submitted here."""
+        with LmdbSharedLog(self.directory / "shared", "control", "reader") as control:
+            return read_jobs(control)
+
+    def outputs(self, job: str) -> dict[str, LmdbLog]:
+        """The output logs of one version of a job, by channel, to be read."""
+        folder, found = self.directory / "output", {}
+        for stream in streams_in(folder):
+            owner, _, channel = stream.rpartition("/")
+            partitions = partitions_in(folder, stream) if owner == job else None
+            if partitions is not None:
+                found[channel] = LmdbLog(folder, stream, partitions, "reader")
+        return found
+
+    def collected(self, name: str) -> Collected:
+        """All rows that a job has put out so far, over all its versions."""
+        opened: list[LmdbLog] = []
+
+        def channels(job: str) -> Mapping[str, Log]:
+            logs = self.outputs(job)
+            opened.extend(logs.values())
+            return logs
+
+        try:
+            return collected(self.jobs().history(name), channels)
+        finally:
+            for log in opened:
+                log.close()
