@@ -45,6 +45,7 @@ class Node:
         self._untold: list[Stopped] = []
         self._beats_cursor: Cursor = {}
         self._control_cursor: Cursor = {}
+        self._began_s = ports.clock.now_s()
         self._sequence = 0
         self._beat_at_s = float("-inf")
         self._vacant_since_s: dict[Slot, float] = {}
@@ -220,8 +221,8 @@ class Node:
     # --- who runs what ---------------------------------------------------------------------------------------------
 
     def _claim(self) -> None:
-        if self.leaving:
-            return
+        if self.leaving or self.ports.clock.now_s() - self._began_s < 2 * self.settings.heartbeat_s:
+            return  # who has just come listens first
         live = self.membership.live()
         for here in self.jobs.values():
             for partition in range(len(here.places)):

@@ -12,6 +12,7 @@ from holons import codec
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
 from holons.program import PartitionRun, Records
 from holons.store import Position, Store
+from holons.windows import ENDING
 
 _KEPT = 2
 
@@ -46,7 +47,8 @@ class Checkpoints:
     def floors(self) -> tuple[int, tuple[int, ...]] | None:
         """How far all records that are kept have sealed and emitted: nothing before will be asked for again."""
         process, window = self._store.positions(self._process), self._store.positions(self._window)
-        if len(process) < _KEPT or len(window) < _KEPT:
+        ended = process[-1:] and process[-1][1] >= ENDING  # there will never be a second one
+        if (len(process) < _KEPT and not ended) or len(window) < _KEPT:
             return None
         sealed = min(position[1] for position in process)
         return sealed, tuple(min(stage) for stage in zip(*(position[1:] for position in window), strict=True))

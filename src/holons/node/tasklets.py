@@ -171,11 +171,13 @@ class PartitionTasklet:
         if not self._write():
             return False
         happened = self._read()
-        happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
-        outputs, deltas = self.run.drain()
-        self._outputs.extend(outputs)
-        self._deltas.extend(deltas)
-        self._write()
+        try:
+            happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+        finally:  # a program that fails has put out what came before
+            outputs, deltas = self.run.drain()
+            self._outputs.extend(outputs)
+            self._deltas.extend(deltas)
+            self._write()
         self.quiet = not happened
         if self.quiet or self.offset > self.suspect_to:
             self.suspicion = 0
