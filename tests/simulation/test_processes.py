@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import signal
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
 import pytest
 from tests.workloads import load
 
+import holons as h
+from holons.clock import SystemClock
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.site import Site
 from holons.node import Settings
+from holons.node.messages import decode_beat
 from holons.program import canonical
 from holons.semantics import run as run_oracle
+from holons.streams import LmdbSharedLog
 from holons.windows import END
 
 PARTITIONS = 4
@@ -53,3 +61,106 @@ def test_four_processes_two_of_them_killed_and_replaced(tmp_path, workload, seed
             nodes.start()
         assert nodes.wait(120.0), "the survivors did not finish"
     assert canonical(site.collected(job.name)) == expected
+
+
+def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_path, workload):
+    job, rows, expected = workload
+    site = Site(tmp_path)
+    site.load({"bids": rows})
+    with ProcessNodes(site, Settings(rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
+        nodes.submit(job)
+        names = [nodes.start() for _ in range(3)]
+        until(lambda: site.collected(job.name), "no row came out")
+        victim = next(name for name in names if runs_something(site, name))
+        stopped = nodes.running.pop(victim)
+        os.kill(stopped.process.pid, signal.SIGSTOP)
+        try:
+            assert nodes.wait(120.0), "the others did not take over"
+        finally:
+            os.kill(stopped.process.pid, signal.SIGCONT)
+        assert canonical(site.collected(job.name)) == expected
+        nodes.running[victim] = stopped  # it goes on, and catches up with what the others did
+        assert nodes.wait(60.0), "it did not settle after it went on"
+        assert not nodes.stopped()
+    assert canonical(site.collected(job.name)) == expected
+
+
+class Deadly(h.Program):
+    """Kills its process at one row of one partition."""
+
+    total = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+    def process(self, events):
+        if 4242 in events["price"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.total.insert(1, events.ts)
+
+    def on_window(self, window):
+        yield {"window": window.start, "total": self.total[window]}
+
+
+def test_a_program_that_kills_its_process_is_stopped_and_the_others_go_on(tmp_path, workload):
+    job, rows, expected = workload
+    site = Site(tmp_path)
+    site.load({"bids": rows})
+    deadly = [
+        frame.with_columns(pl.when(pl.int_range(pl.len()) == 700).then(4242).otherwise("price").alias("price"))
+        if partition == 2
+        else frame
+        for partition, frame in enumerate(rows)
+    ]
+    site.load({"deadly": deadly}, writer="producer#2")
+    with ProcessNodes(site, Settings(rows_max=100, checkpoint_s=0.05, failure_timeout_s=0.4)) as nodes:
+        killer = nodes.submit(h.job(Deadly(), "deadly", name="killer"))
+        nodes.submit(job)
+        for _ in range(2):
+            nodes.start()
+
+        def poisoned() -> bool:
+            nodes.replace_the_dead()
+            return killer.id in nodes.stopped()
+
+        until(poisoned, "the deadly job was not stopped", within_s=120.0)
+        told = nodes.stopped()
+        assert list(told) == [killer.id], "no other job was stopped"
+        assert told[killer.id].kind == "Poison"
+        assert "partition 2" in told[killer.id].reason
+        offset = int(re.search(r"offset (\d+)", told[killer.id].reason)[1])
+        assert 700 - 100 <= offset <= 700
+        nodes.replace_the_dead()
+        assert nodes.wait(120.0), "the other job did not finish"
+    assert canonical(site.collected(job.name)) == expected
+
+
+def test_nodes_come_and_go_while_a_job_runs(tmp_path, workload):
+    job, rows, expected = workload
+    site = Site(tmp_path)
+    site.load({"bids": rows})
+    with ProcessNodes(site, Settings(rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
+        first = nodes.start()
+        nodes.submit(job)
+        until(lambda: site.collected(job.name), "no row came out")
+        nodes.start()
+        nodes.drain(first)
+        assert nodes.wait(120.0)
+    assert canonical(site.collected(job.name)) == expected
+    with ProcessNodes(site) as later:  # everything is in the directory: another driver finds the same job
+        later.submit(job)
+        later.start()
+        assert later.wait(60.0)
+    assert len(site.jobs().versions) == 1
+    assert canonical(site.collected(job.name)) == expected
+
+
+def until(condition: Callable[[], object], why: str, within_s: float = 60.0) -> None:
+    clock = SystemClock()
+    until_s = clock.now_s() + within_s
+    while not condition():
+        assert clock.now_s() < until_s, why
+        clock.sleep_s(0.02)
+
+
+def runs_something(site: Site, name: str) -> bool:
+    with LmdbSharedLog(site.directory / "shared", "beats", "reader") as beats:
+        told = [decode_beat(message.data) for message in beats.read({}, 100_000) if message.writer == name]
+    return bool(told and told[-1].running)
