@@ -46,7 +46,7 @@ verify: lint types imports java ## as test, but long: more examples, slow tests 
 	@HOLONS_VERIFY=1 HYPOTHESIS_PROFILE=thorough $(PYTEST)
 
 sim: $(STAMP) ## nodes under faults in virtual time: 2,000 seeds of each scenario
-	@HOLONS_SIM_SEEDS=2000 $(PYTEST) tests/simulation/test_simulation.py
+	@$(BIN)/holons sim --seeds 0:2000 --workers $(WORKERS)
 
 lint: $(STAMP) ## ruff: rules and formatting
 	@$(STEP) "lint" $(BIN)/ruff check .

@@ -1,59 +1,7 @@
-"""Jobs with their inputs and what must come out, made once and simulated under many seeds."""
+"""The scenarios that the package brings along: see `holons.engines.simulator.scenarios`."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from holons.engines.simulator.scenarios import SCENARIOS, VARIANTS, HighestBid, prepared, simulated
 
-from tests.workloads import EXAMPLES, _bid, _sale, load, streams
-
-import holons as h
-from holons.engines.simulator import Outcome, simulate
-from holons.semantics import run as run_oracle
-
-VARIANTS = 8
-"""How many different inputs a scenario has."""
-
-
-class HighestBid(h.Program):
-    """The highest bid, with many equal prices: the winner must not depend on timing."""
-
-    highest = h.WCRDT(h.TopK(2), h.Tumbling("1s"))
-
-    def process(self, events):
-        bids = events.where(events["kind"] == "bid")
-        self.highest.insert((bids["price"], bids["auction"]), bids.ts)
-
-    def on_window(self, window):
-        for price, auction in self.highest[window]:
-            yield {"window": window.start, "price": price, "auction": auction}
-
-
-SCENARIOS: dict[str, dict[str, tuple[h.Job, Any, float]]] = {
-    "bid share": {"shares": (load("bid_share"), *EXAMPLES["bid_share"])},
-    "highest bid": {"highest": (h.job(HighestBid(), "bids"), _bid, 4)},
-    "alert rule": {"alerts": (load("alert_rule"), *EXAMPLES["alert_rule"])},
-    "sliding top": {"sellers": (load("top_sellers"), _sale, 15)},
-    "two jobs": {
-        "shares": (load("bid_share"), *EXAMPLES["bid_share"]),
-        "sessions": (load("user_sessions"), *EXAMPLES["user_sessions"]),
-    },
-}
-
-
-@cache
-def prepared(name: str, variant: int) -> tuple[dict[str, h.Job], dict[str, Any], dict[str, Any]]:
-    """The jobs of a scenario, one set of inputs, and what the oracle says."""
-    jobs, given, expected = {}, {}, {}
-    for label, (job, make, span_s) in SCENARIOS[name].items():
-        jobs[label] = job
-        given |= streams(job, make, span_s, seed=variant, rows=24)
-    for label, job in jobs.items():
-        expected[label] = run_oracle(job, given, rows_per_call=1000)
-    return jobs, given, expected
-
-
-def simulated(name: str, seed: int, **options: Any) -> Outcome:
-    """One simulated run of a scenario."""
-    jobs, given, expected = prepared(name, seed % VARIANTS)
-    return simulate(jobs, given, expected, seed, **options)
+__all__ = ["SCENARIOS", "VARIANTS", "HighestBid", "prepared", "simulated"]

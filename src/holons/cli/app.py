@@ -31,6 +31,13 @@ app = typer.Typer(
 )
 bench = typer.Typer(no_args_is_help=True, help="Measure how fast Holons is on this machine.")
 app.add_typer(bench, name="bench")
+log = typer.Typer(no_args_is_help=True, help="Look into the streams below a directory. Nothing is ever written.")
+app.add_typer(log, name="log")
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write this for machines instead ([bold]-[/bold]: stdout)."),
+]
 
 
 @dataclass
@@ -58,6 +65,8 @@ def settings(
       holons demo                    [dim]# one program on every engine, compared[/dim]
       holons demo --no-spark         [dim]# without Spark: no Java needed[/dim]
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
+      holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
+      holons log ls DIR              [dim]# the streams below a directory[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
     """
     context.ensure_object(Settings).debug = debug
@@ -116,6 +125,56 @@ def kernels(
         the_kernels.show(records)
     else:
         write_records(records, json_file)
+
+
+@app.command()
+def sim(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="APP.py:NAME, package.module:NAME, or a scenario of ours.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="17, 0:1000 (without 1000), or 3,7,20:30.")] = "0:100",
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes there are at first.")] = 3,
+    replicas: Annotated[int, typer.Option(min=1, help="On how many nodes each partition runs.")] = 1,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="At most so many rows in a partition (24; of a file of yours, 200).")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="STREAM=FILE", help="Rows for JOB; again for each partition, or a directory."),
+    ] = None,
+    faults: Annotated[bool, typer.Option("--faults/--no-faults", help="Whether anything breaks.")] = True,
+    kinds: Annotated[
+        str, typer.Option(help="Faults with commas: crash,stall; or all; or first, as in the recorded seeds.")
+    ] = "all",
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Look for the faults that a divergence needs.")
+    ] = True,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell everything that happened, also if all is well.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes run seeds.")] = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Run jobs under faults in virtual time, and compare what comes out with the oracle.
+
+    Real nodes, simulated surroundings: crashes, stalls, cut links, late and
+    repeated messages, torn checkpoints. A seed decides everything, so a run
+    that diverged can be seen again. Without JOB: the scenarios
+    'bid share', 'highest bid', 'alert rule', 'sliding top' and 'two jobs'.
+
+    [bold]Examples[/bold]
+
+      holons sim --seeds 0:1000
+      holons sim 'bid share' --seeds 17 --trace
+      holons sim app.py:job --input bids=bids.parquet --seeds 0:200
+      holons sim app.py:job --input bids=a.csv --input bids=b.csv --nodes 5 --replicas 2
+      holons sim --kinds crash,split --json -
+    """
+    from holons.cli import sim as the_sim
+
+    wanted = the_sim.parse_kinds(kinds) if faults else ()
+    chosen = the_sim.setups(job, inputs or [], rows, nodes=nodes, replicas=replicas, kinds=wanted)
+    numbers = the_sim.parse_seeds(seeds)
+    if not the_sim.main(chosen, numbers, workers=workers, shrinking=shrink, trace=trace, json_file=json_file):
+        raise typer.Exit(code=1)
 
 
 @app.command()

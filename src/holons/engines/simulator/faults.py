@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from holons.clock import seeded
 
@@ -23,6 +25,18 @@ class Kind(enum.Enum):
     STORE_OUTAGE = "store outage"
     JOIN = "join"
     LEAVE = "leave"
+    CRASH_OTHERS = "crash others"
+    """All nodes but one die at once."""
+    SPLIT = "split"
+    """Two groups of nodes do not hear each other."""
+    CLOCK_JUMP = "clock jump"
+    """The node's clock leaps ahead, as after a suspended machine. It never goes back: the port says so."""
+    LOST_ANSWER = "lost answer"
+    """What is written is there, but every other time its writer is told that it failed, and writes it again."""
+
+
+FIRST_KINDS: Final = tuple(Kind)[:9]
+"""What recorded seeds draw from: up to `LEAVE`. More kinds in the draw would give every seed another meaning."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +53,16 @@ class Fault:
         return f"{self.at_s:.2f}s {self.kind.value} node {self.node} for {self.for_s:.2f}s ({self.detail})"
 
 
-def draw_faults(seed: int, nodes: int, until_s: float, most: int = 8) -> list[Fault]:
-    """Faults for one run, in order of time; none begins after `until_s`."""
+def draw_faults(
+    seed: int, nodes: int, until_s: float, most: int = 8, kinds: Sequence[Kind] = FIRST_KINDS
+) -> list[Fault]:
+    """Faults of these kinds for one run, in order of time; none begins after `until_s`."""
     rng = seeded(seed)
-    kinds = [*Kind, Kind.CRASH, Kind.CRASH, Kind.CRASH]  # crashes are what it is about
+    crashes = [Kind.CRASH] * 3 if Kind.CRASH in kinds else []  # they are what it is about
+    drawn = [*kinds, *crashes]
     faults = [
         Fault(
-            kind=rng.choice(kinds),
+            kind=rng.choice(drawn),
             at_s=rng.uniform(0.0, until_s),
             node=rng.randrange(nodes),
             for_s=rng.choice([0.05, 0.5, 1.5, 4.0]) * rng.uniform(0.5, 1.5),

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, pieces
-from holons.engines.simulator.faults import Fault, Kind, draw_faults
+from holons.engines.simulator.faults import FIRST_KINDS, Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, World
+from holons.errors import HolonsError
 from holons.node import Node, Settings
 from holons.program import Collected, Job, canonical
 from holons.streams import MemoryLog
@@ -67,6 +68,8 @@ class Simulation:
         *,
         nodes: int = 3,
         faults: Sequence[Fault] | None = None,
+        kinds: Sequence[Kind] = FIRST_KINDS,
+        replicas: int = 1,
         settings: Settings | None = None,
     ) -> None:
         self._random = seeded(seed)
@@ -76,9 +79,10 @@ class Simulation:
             residence_s=1.0,
             snapshot_deltas=self._random.choice([4, 64]),
             poison_deaths=100,  # nodes die for other reasons here
+            replicas=replicas,
         )
         self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()})
-        self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S) if faults is None else faults)
+        self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S, kinds=kinds) if faults is None else faults)
         self.trace: list[str] = []
         self._queue: list[tuple[float, int, int, str]] = []
         self._ticket = 0
@@ -155,33 +159,47 @@ class Simulation:
     # --- faults ----------------------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
-        world, member = self.world, self._members[fault.node % len(self._members)]
-        until_s = world.now_s + fault.for_s
+        member = self._members[fault.node % len(self._members)]
+        until_s = self.world.now_s + fault.for_s
         self._tell(f"fault: {fault}")
         if fault.kind is Kind.CRASH:
             self._crash(member, fault.detail % 60, until_s)
-        elif fault.kind is Kind.CRASH_ALL:
+        elif fault.kind in (Kind.CRASH_ALL, Kind.CRASH_OTHERS):
             for other in self._members:
-                self._crash(other, fault.detail % 7, until_s)
+                if fault.kind is Kind.CRASH_ALL or other is not member:
+                    self._crash(other, fault.detail % 7, until_s)
         elif fault.kind is Kind.STALL:
             member.stalled_until_s = until_s
         elif fault.kind is Kind.SLOW:
             member.slow_until_s = until_s
-        elif fault.kind is Kind.ISOLATE:
-            if fault.detail % 3 != 0:
-                world.deaf_until_s[member.number] = until_s
-            if fault.detail % 3 != 1:
-                world.mute_until_s[member.number] = until_s
-        elif fault.kind is Kind.LOG_OUTAGE:
-            world.log_down_until_s = until_s
-        elif fault.kind is Kind.STORE_OUTAGE:
-            world.store_down_until_s = until_s
         elif fault.kind is Kind.JOIN:
             self._members.append(self._member(len(self._members)))
         elif fault.kind is Kind.LEAVE and sum(not other.gone for other in self._members) > 1:
             member.gone = True
             if member.node is not None:
                 member.node.leave()
+        elif fault.kind is Kind.CLOCK_JUMP and member.gate is not None:
+            member.gate.offset_s += 10.0 * fault.for_s
+        else:
+            self._strike_world(fault, member, until_s)
+
+    def _strike_world(self, fault: Fault, member: _Member, until_s: float) -> None:
+        world = self.world
+        if fault.kind is Kind.ISOLATE:
+            if fault.detail % 3 != 0:
+                world.deaf_until_s[member.number] = until_s
+            if fault.detail % 3 != 1:
+                world.mute_until_s[member.number] = until_s
+        elif fault.kind is Kind.SPLIT:
+            apart = {other.number for other in self._members if fault.detail >> other.number % 10 & 1}
+            beside = (member.number + 1) % len(self._members)  # both groups have somebody in them
+            world.split_until_s, world.split_from = until_s, frozenset(apart | {member.number}) - {beside}
+        elif fault.kind is Kind.LOG_OUTAGE:
+            world.log_down_until_s = until_s
+        elif fault.kind is Kind.STORE_OUTAGE:
+            world.store_down_until_s = until_s
+        elif fault.kind is Kind.LOST_ANSWER:
+            world.answers_lost_until_s = until_s
 
     def _crash(self, member: _Member, operations: int, restart_s: float) -> None:
         if member.gate is not None:
@@ -207,12 +225,13 @@ class Simulation:
             self._do(what, number)
             failed = [member.node.stopped for member in self._members if member.node and member.node.stopped]
             if failed:
-                return self._outcome(f"a job was stopped: {next(iter(failed[0].values()))}")
+                stopped = next(iter(failed[0].values()))
+                return self.outcome(f"{stopped.job} was stopped: {stopped.kind}: {stopped.reason}")
             if self.world.now_s > checked_s:
                 checked_s = self.world.now_s + 0.5
                 if self.world.now_s > _PRODUCED_BY_S and self._all_out(wanted):
-                    return self._outcome("")
-        return self._outcome(self._difference(expected))
+                    return self.outcome("")
+        return self.outcome(self._difference(expected))
 
     def _do(self, what: str, number: int) -> None:
         if what == "tick":
@@ -247,7 +266,8 @@ class Simulation:
                             return f"{name} {channel} partition {partition} row {place}: {have}, not {want}"
         return "the outputs differ in their bytes"
 
-    def _outcome(self, problem: str) -> Outcome:
+    def outcome(self, problem: str) -> Outcome:
+        """What became of it so far."""
         return Outcome(self.world.seed, problem, self.world.now_s, self.faults, tuple(self.trace))
 
 
@@ -259,10 +279,11 @@ def simulate(
     **options: object,
 ) -> Outcome:
     """One run from a seed. The same arguments give the same run, always."""
+    simulation = Simulation(jobs, streams, seed, **options)  # type: ignore[arg-type]
     try:
-        return Simulation(jobs, streams, seed, **options).run(expected)  # type: ignore[arg-type]
-    except Exception as error:  # noqa: BLE001 - whatever a node raises is a finding
-        return Outcome(seed, f"{type(error).__name__}: {error}", 0.0, tuple(draw_faults(seed, 3, FAULTS_UNTIL_S)), ())
+        return simulation.run(expected)
+    except (Exception, HolonsError) as error:  # noqa: BLE001 - whatever a node raises is a finding
+        return simulation.outcome(f"{type(error).__name__}: {error}")
 
 
 def shrink(
@@ -270,12 +291,13 @@ def shrink(
     streams: Mapping[str, Sequence[PartitionRows]],
     expected: Mapping[str, Collected],
     outcome: Outcome,
+    **options: object,
 ) -> Outcome:
-    """The same problem with as few faults as possible."""
+    """A problem again with as few faults as possible; the options are those of the run."""
     best = outcome
     for fault in outcome.faults:
         fewer = tuple(other for other in best.faults if other is not fault)
-        tried = simulate(jobs, streams, expected, outcome.seed, faults=fewer)
+        tried = simulate(jobs, streams, expected, outcome.seed, **{**options, "faults": fewer})
         if tried.problem:
             best = tried
     return best

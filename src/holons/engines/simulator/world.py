@@ -37,6 +37,7 @@ class Gate:
     """The node dies when this many more operations were begun."""
     rate: float = 1.0
     offset_s: float = 0.0
+    written: int = 0
 
     def pass_through(self, what: str) -> None:
         """Begins an operation; may be the node's last."""
@@ -55,6 +56,13 @@ class Gate:
         if self.world.store_down_until_s > self.world.now_s:
             raise StoreUnavailable("the store does not answer")
 
+    def answer(self, failure: type[LogUnavailable] | type[StoreUnavailable]) -> None:
+        """Ends a write: it is there, but its writer may be told otherwise."""
+        self.written += 1
+        lost = zlib.crc32(f"{self.world.seed}/{self.name}/{self.written}".encode()) % 2
+        if lost and self.world.answers_lost_until_s > self.world.now_s:
+            raise failure("the answer was lost")
+
 
 @dataclass
 class World:
@@ -65,6 +73,10 @@ class World:
     now_s: float = 0.0
     log_down_until_s: float = 0.0
     store_down_until_s: float = 0.0
+    answers_lost_until_s: float = 0.0
+    split_until_s: float = 0.0
+    split_from: frozenset[int] = frozenset()
+    """The nodes of one group; all others are the other."""
     deaf_until_s: dict[int, float] = field(default_factory=dict)
     mute_until_s: dict[int, float] = field(default_factory=dict)
     hubs: dict[str, MemoryHub] = field(default_factory=dict)
@@ -98,6 +110,8 @@ class World:
         from_node = int(writer.partition("#")[0].removeprefix("node-"))
         if from_node == reader:
             return True
+        if self.split_until_s > self.now_s and (from_node in self.split_from) != (reader in self.split_from):
+            return False
         cut = max(self.mute_until_s.get(from_node, 0.0), self.deaf_until_s.get(reader, 0.0))
         return cut <= self.now_s
 
@@ -137,6 +151,7 @@ class SimulatedStream:
         self._gate.log(f"append to {self._stream}")
         position = self._hub.append(self.writer, data)
         self._gate.pass_through(f"appended to {self._stream}")
+        self._gate.answer(LogUnavailable)
         return position
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
@@ -214,7 +229,9 @@ class GatedLog:
         if half:  # a crash may fall between the rows of one batch
             self._log.put(partition, offset, rows.slice(0, half))
             self._gate.pass_through("half of the rows put")
-        return self._log.put(partition, offset, rows)
+        new = self._log.put(partition, offset, rows)
+        self._gate.answer(LogUnavailable)
+        return new
 
     def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
         self._gate.log("read rows")
@@ -248,6 +265,7 @@ class SimulatedStore:
         self._gate.pass_through(f"half of {name} put")
         self._replace(name, position, framed)
         self._gate.pass_through(f"{name} put")
+        self._gate.answer(StoreUnavailable)
 
     def positions(self, name: str) -> list[Position]:
         self._gate.store(f"list {name}")

@@ -1,0 +1,193 @@
+"""Jobs and their inputs, as a command line names them: `APP.py:NAME`, `package.module:NAME`, `bids=FILE.parquet`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import cloudpickle
+import polars as pl
+
+from holons.errors import BadInput, HolonsError
+from holons.program import Job, Program
+from holons.streams import MemoryLog, load
+from holons.windows import END, Mark
+
+_FORM = "APP.py:NAME or package.module:NAME"
+
+
+def load_job(text: str) -> Job:
+    """The job that `text` names: an `h.Job`, or what a function without arguments returns."""
+    where, _, name = text.rpartition(":")
+    if not where and name.endswith(".py"):
+        where, name = name, ""
+    if not where:
+        raise BadInput(f"{text!r} does not name a job", hint=f"write {_FORM}")
+    module = _from_file(Path(where)) if where.endswith(".py") or "/" in where else _from_name(where)
+    found = getattr(module, name, None) if name else None
+    if found is None:
+        what = f"{where} has no {name!r}" if name else f"which job of {where}?"
+        raise BadInput(what, hint=_jobs_in(module, where))
+    return _job(found, text)
+
+
+def _job(found: object, text: str) -> Job:
+    if isinstance(found, Job):
+        return found
+    if inspect.isfunction(found):
+        if _required(found):
+            raise BadInput(f"{text} is a function with arguments", hint="a function that makes a job takes none")
+        with _user_code(text, inspect.getfile(found)):
+            made = found()
+        if isinstance(made, Job):
+            return made
+        raise BadInput(f"{text} returned a {type(made).__name__}, not a job", hint="return h.job(MyProgram(), ...)")
+    if isinstance(found, Program) or (inspect.isclass(found) and issubclass(found, Program)):
+        raise BadInput(
+            f"{text} is a program, not a job", hint='bind it to its streams: job = h.job(MyProgram(), "stream")'
+        )
+    raise BadInput(f"{text} is no job, but of type {type(found).__name__}", hint='job = h.job(MyProgram(), "stream")')
+
+
+def _jobs_in(module: ModuleType, where: str) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Job) or _makes_a_job(value)]
+    if not names:
+        return f'there is no job in it: write job = h.job(MyProgram(), "stream"), then {where}:job'
+    return f"there is {', '.join(f'{where}:{name}' for name in names)}"
+
+
+def _makes_a_job(value: object) -> bool:
+    return inspect.isfunction(value) and not _required(value) and "Job" in str(value.__annotations__.get("return"))
+
+
+def _required(function: object) -> bool:
+    assert callable(function)
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return any(one.default is inspect.Parameter.empty and one.kind not in optional for one in parameters)
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        beside = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        hint = f"in {path.parent} there is {', '.join(beside[:8])}" if beside else f"write {_FORM}"
+        raise BadInput(f"there is no file {path}", hint=hint)
+    path = path.resolve()
+    _importable(path.parent)
+    spec = importlib.util.spec_from_file_location(f"holons_app_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    cloudpickle.register_pickle_by_value(module)  # other processes could not import it by that name
+    with _user_code(path.name, str(path)):
+        spec.loader.exec_module(module)
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    _importable(Path.cwd())
+    try:
+        with _user_code(name):
+            return importlib.import_module(name)
+    except BadInput as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and f"{name}.".startswith(f"{cause.name}."):
+            hint = f"write {_FORM}; modules are looked for in this directory too"
+            raise BadInput(f"there is no module {name!r}", hint=hint) from None
+        raise
+
+
+def _importable(directory: Path) -> None:
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+@contextmanager
+def _user_code(what: str, file: str = "") -> Iterator[None]:
+    """Errors of the user's own lines say which line it was: the last one reached in `file`, not a line of ours."""
+    try:
+        yield
+    except SyntaxError as error:
+        raise BadInput(f"{Path(error.filename or what).name}, line {error.lineno}: {error.msg}") from None
+    except HolonsError as error:
+        error.where.setdefault("in", f"{what}, line {_place(error, file).lineno}")
+        raise
+    except SystemExit as error:
+        raise BadInput(
+            f"{what} ended itself at line {_place(error, file).lineno}",
+            hint='put what a script does under `if __name__ == "__main__":`',
+        ) from None
+    except Exception as error:
+        place = _place(error, file)
+        raise BadInput(
+            f"{what} raised at line {place.lineno}, in {place.name}: {place.line}",
+            hint="it is run from top to bottom to find its jobs",
+        ) from error
+
+
+def _place(error: BaseException, file: str) -> traceback.FrameSummary:
+    frames = traceback.extract_tb(error.__traceback__)
+    return ([frame for frame in frames if frame.filename == file] or frames)[-1]
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+def named_files(given: Sequence[str]) -> dict[str, list[Path]]:
+    """`bids=FILE` and `bids=DIRECTORY`, as often as wanted: for each stream its files, one for each partition."""
+    files: dict[str, list[Path]] = {}
+    for text in given:
+        stream, equals, name = text.partition("=")
+        path = Path(name)
+        if not (stream and equals and name):
+            raise BadInput(f"--input {text!r} cannot be read", hint="write --input bids=FILE.parquet")
+        if not path.exists():
+            raise BadInput(f"there is no {path}", hint=f"--input {stream}=FILE or --input {stream}=DIRECTORY")
+        found = _files_in(path) if path.is_dir() else [path]
+        files.setdefault(stream, []).extend(found)
+    return files
+
+
+def _files_in(directory: Path) -> list[Path]:
+    found = sorted(one for one in directory.iterdir() if one.is_file() and not one.name.startswith((".", "_")))
+    if not found:
+        raise BadInput(f"there are no files in {directory}", hint="one file for each partition")
+    return found
+
+
+def read_inputs(
+    job: Job, files: Mapping[str, Sequence[Path]], rows_max: int
+) -> dict[str, list[list[pl.DataFrame | Mark]]]:
+    """The first rows of each file, as the partitions of a job's streams."""
+    for given in job.inputs:
+        if not files.get(given.stream):
+            raise BadInput(
+                f"the job reads {given.stream!r}, and nobody knows its columns",
+                hint=f"pass rows for it: --input {given.stream}=FILE.parquet (again for each partition, or a directory)",
+            )
+    unknown = sorted(files.keys() - {given.stream for given in job.inputs})
+    if unknown:
+        names = ", ".join(given.stream for given in job.inputs)
+        raise BadInput(f"the job does not read {unknown[0]!r}", hint=f"it reads {names}")
+    streams: dict[str, list[list[pl.DataFrame | Mark]]] = {}
+    for given in job.inputs:
+        log = MemoryLog(len(files[given.stream]))
+        load(log, files[given.stream])
+        streams[given.stream] = [
+            [*(_frame(chunk.rows) for chunk in log.read(number, 0, rows_max) if chunk.rows is not None), END]
+            for number in range(log.partitions)
+        ]
+    return streams
+
+
+def _frame(rows: object) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

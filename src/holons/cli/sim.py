@@ -1,0 +1,332 @@
+"""`holons sim`: jobs under faults in virtual time, many seeds, compared with the oracle."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shlex
+import signal
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from holons.cli.app import write_records
+from holons.cli.jobs import load_job, named_files, read_inputs
+from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, shrink, simulate
+from holons.engines.simulator.scenarios import ROWS, SCENARIOS, VARIANTS, Prepared, judged, prepared
+from holons.errors import BadInput
+
+OWN_ROWS = 200
+"""How many rows of each file are used for a user's own job."""
+_CHUNK_SEEDS = 5
+_TRACE_LINES = 25
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is simulated, but for the seed: plain data that travels to other processes."""
+
+    name: str
+    job: str = ""
+    """Where a user's own job is; empty for a scenario of ours."""
+    inputs: tuple[str, ...] = ()
+    rows: int = ROWS
+    nodes: int = 3
+    replicas: int = 1
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    """None at all: nothing ever breaks."""
+
+    def options(self) -> dict[str, Any]:
+        """What `simulate` is told."""
+        faults = {"kinds": self.kinds} if self.kinds else {"faults": ()}
+        return {"nodes": self.nodes, "replicas": self.replicas, **faults}
+
+    def prepared(self, seed: int) -> Prepared:
+        """Jobs, inputs and what must come out."""
+        return _own(self) if self.job else prepared(self.name, seed % VARIANTS, self.rows)
+
+    def command(self, seed: int) -> str:
+        """What replays one seed."""
+        words = ["holons", "sim", self.job or self.name, "--seeds", str(seed), "--trace"]
+        words += [word for given in self.inputs for word in ("--input", given)]
+        plain = Setup(self.name, self.job, self.inputs, OWN_ROWS if self.job else ROWS)
+        for option in ("rows", "nodes", "replicas"):
+            if getattr(self, option) != getattr(plain, option):
+                words += [f"--{option}", str(getattr(self, option))]
+        if not self.kinds:
+            words.append("--no-faults")
+        elif self.kinds != plain.kinds:
+            words += ["--kinds", "first" if self.kinds == FIRST_KINDS else ",".join(kind.value for kind in self.kinds)]
+        return shlex.join(words)
+
+
+@cache
+def _own(setup: Setup) -> Prepared:
+    job = load_job(setup.job)
+    return judged({job.name: job}, read_inputs(job, named_files(setup.inputs), setup.rows))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What became of one seed; `shrunk` is the same problem with fewer faults."""
+
+    outcome: Outcome
+    shrunk: Outcome | None = None
+
+    @property
+    def struck(self) -> list[Kind]:
+        """The faults that came before everything was out."""
+        return [fault.kind for fault in self.outcome.faults if fault.at_s <= self.outcome.finished_s]
+
+
+@dataclass
+class Tally:
+    """All that was seen of one setup."""
+
+    setup: Setup
+    seen: list[Seen] = field(default_factory=list)
+    busy_s: float = 0.0
+
+    @property
+    def divergences(self) -> list[Seen]:
+        return sorted((one for one in self.seen if one.outcome.problem), key=lambda one: one.outcome.seed)
+
+    @property
+    def faults(self) -> Counter[Kind]:
+        return Counter(kind for one in self.seen for kind in one.struck)
+
+    @property
+    def virtual_s(self) -> float:
+        return sum(one.outcome.finished_s for one in self.seen)
+
+    def seeds_per_s(self, workers: int) -> float:
+        return len(self.seen) * workers / self.busy_s if self.busy_s else 0.0
+
+
+# --- what the options say ---------------------------------------------------------------------------------------------
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`17`, `0:1000` (the last not included), or several of those with commas."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, colon, end = part.strip().partition(":")
+        if not first.isdigit() or (colon and not end.isdigit()):
+            raise BadInput(f"--seeds {text!r} cannot be read", hint="write 17, 0:1000, or 3,7,20:30")
+        seeds += range(int(first), int(end) if colon else int(first) + 1)
+    if not seeds:
+        raise BadInput(f"--seeds {text} holds no seed", hint="the end is not included: 0:1 is seed 0")
+    return list(dict.fromkeys(seeds))
+
+
+def parse_kinds(text: str) -> tuple[Kind, ...]:
+    """`all`, `first`, or kinds with commas."""
+    if text in ("all", "first"):
+        return tuple(Kind) if text == "all" else FIRST_KINDS
+    known = {kind.value: kind for kind in Kind}
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise BadInput(f"there is no fault {name!r}", hint=f"all, first, or some of: {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+def setups(job: str | None, inputs: Sequence[str], rows: int | None, **options: Any) -> list[Setup]:  # noqa: ANN401
+    """All scenarios of ours, one of them, or a user's own job."""
+    if job is None or job in SCENARIOS:
+        if inputs:
+            raise BadInput("the scenarios bring their own rows", hint="--input goes with a job of yours: APP.py:JOB")
+        return [Setup(name, rows=rows or ROWS, **options) for name in ([job] if job else SCENARIOS)]
+    if ":" not in job and not job.endswith(".py"):
+        raise BadInput(f"there is no scenario {job!r}", hint=f"APP.py:JOB, or one of: {', '.join(SCENARIOS)}")
+    setup = Setup(job, job, tuple(inputs), rows or OWN_ROWS, **options)
+    setup.prepared(0)  # whatever is wrong with it is said now, and once
+    return [setup]
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def run_seeds(setup: Setup, seeds: Sequence[int], *, shrinking: bool, trace: bool) -> tuple[list[Seen], float]:
+    """Some seeds, one after the other; and how long that took."""
+    began_s = time.perf_counter()
+    seen = []
+    for seed in seeds:
+        jobs, streams, expected = setup.prepared(seed)
+        outcome = simulate(jobs, streams, expected, seed, **setup.options())
+        if not outcome.problem:
+            seen.append(Seen(outcome if trace else replace(outcome, trace=())))
+            continue
+        fewer = shrink(jobs, streams, expected, outcome, **setup.options()) if shrinking else None
+        seen.append(Seen(outcome, fewer))
+    return seen, time.perf_counter() - began_s
+
+
+def _worker_starts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says what was seen
+
+
+def run_all(
+    tallies: Sequence[Tally], seeds: Sequence[int], *, workers: int, shrinking: bool, trace: bool
+) -> Generator[int, None, None]:
+    """Runs everything, filling the tallies; yields how many seeds have been added."""
+    chunks = [(tally, seeds[at : at + _CHUNK_SEEDS]) for tally in tallies for at in range(0, len(seeds), _CHUNK_SEEDS)]
+    options = {"shrinking": shrinking, "trace": trace}
+    if workers == 1:
+        for tally, chunk in chunks:
+            for seed in chunk:
+                yield _note(tally, *run_seeds(tally.setup, [seed], **options))
+        return
+    others = set(multiprocessing.active_children())
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker_starts)
+    try:
+        pending: dict[Future[tuple[list[Seen], float]], Tally] = {
+            pool.submit(run_seeds, tally.setup, chunk, **options): tally for tally, chunk in chunks
+        }
+        for done in as_completed(pending):
+            yield _note(pending[done], *done.result())
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+
+
+def _note(tally: Tally, seen: list[Seen], busy_s: float) -> int:
+    tally.seen += seen
+    tally.busy_s += busy_s
+    return len(seen)
+
+
+def main(
+    chosen: Sequence[Setup],
+    seeds: Sequence[int],
+    *,
+    workers: int,
+    shrinking: bool,
+    trace: bool,
+    json_file: Path | None,
+) -> bool:
+    """Runs and reports; True if nothing diverged and nothing was interrupted."""
+    console = Console(stderr=str(json_file) == "-")
+    tallies = [Tally(setup) for setup in chosen]
+    workers = min(workers, -(-len(seeds) // _CHUNK_SEEDS) * len(tallies))
+    finished = False
+    with (
+        _progress(console, len(seeds) * len(tallies)) as advance,
+        suppress(KeyboardInterrupt),
+        closing(run_all(tallies, seeds, workers=workers, shrinking=shrinking, trace=trace)) as running,
+    ):
+        for count in running:
+            advance(count, sum(len(tally.divergences) for tally in tallies))
+        finished = True
+    for tally in tallies:
+        for one in sorted(tally.seen, key=lambda one: one.outcome.seed):
+            if one.outcome.problem or trace:
+                console.print(_story(tally.setup, one, whole=trace), soft_wrap=True)
+    if not finished:
+        console.print("[yellow]Interrupted: this is what was seen so far.[/]")
+    console.print(_summary(tallies, workers))
+    if json_file is not None:
+        _write(tallies, workers, json_file)
+    return finished and not any(tally.divergences for tally in tallies)
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Any]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("seeds", total=total)
+
+        def advance(count: int, diverged: int) -> None:
+            told = f"seeds, [red]{diverged} diverged[/]" if diverged else "seeds"
+            progress.update(task, advance=count, description=told)
+
+        yield advance
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _story(setup: Setup, seen: Seen, *, whole: bool) -> Group:
+    """One run for people: what was wrong, with how few faults, what happened, and how to see it again."""
+    outcome, told = seen.outcome, seen.shrunk or seen.outcome
+    title = Text.assemble((f"{setup.name}, seed {outcome.seed}: ", "bold"))
+    if outcome.problem:
+        title.append(outcome.problem, "red")
+    else:
+        title.append(f"all is well after {outcome.finished_s:.1f} virtual seconds", "green")
+    parts: list[Any] = [title]
+    if outcome.faults:
+        fewer = f" ({len(told.faults)} of {len(outcome.faults)} suffice)" if seen.shrunk else ""
+        parts.append(_block(f"faults{fewer}", [str(fault) for fault in told.faults] or ["none"]))
+    if told.problem != outcome.problem:
+        parts.append(_block("with these", [told.problem]))
+    lines = outcome.trace if whole else told.trace[-_TRACE_LINES:]
+    cut = "" if whole or len(told.trace) <= _TRACE_LINES else f", the last {_TRACE_LINES} of {len(told.trace)} lines"
+    parts.append(_block(f"what happened{cut}", [line.strip() for line in lines]))
+    if outcome.problem:
+        parts.append(_block("see it again", [setup.command(outcome.seed)]))
+    return Group(*parts, "")
+
+
+def _block(title: str, lines: Sequence[str]) -> Text:
+    return Text.assemble((f"  {title}", "bold cyan"), *(f"\n    {line}" for line in lines))
+
+
+def _summary(tallies: Sequence[Tally], workers: int) -> Group:
+    table = Table(title="Simulated", title_justify="left")
+    table.add_column("scenario")
+    for column in ("seeds", "diverged", "faults", "virtual seconds", "seeds/s"):
+        table.add_column(column, justify="right")
+    for tally in tallies:
+        diverged = len(tally.divergences)
+        table.add_row(
+            escape(tally.setup.name),
+            f"{len(tally.seen):,}",
+            f"[red]{diverged:,}[/]" if diverged else "[green]0[/]",
+            f"{tally.faults.total():,}",
+            f"{tally.virtual_s:,.0f}",
+            f"{tally.seeds_per_s(workers):,.1f}",
+        )
+    kinds = sum((tally.faults for tally in tallies), Counter[Kind]())
+    told = ", ".join(f"{kind.value} {kinds[kind]:,}" for kind in Kind if kinds[kind])
+    return Group(table, Text.assemble(("Faults: ", "bold"), told or "none", "."))
+
+
+def _write(tallies: Sequence[Tally], workers: int, file: Path) -> None:
+    records = [
+        {
+            "scenario": tally.setup.name,
+            "seeds": len(tally.seen),
+            "divergences": [_divergence(tally.setup, one) for one in tally.divergences],
+            "faults": {kind.value: tally.faults[kind] for kind in Kind},
+            "virtual_s": round(tally.virtual_s, 3),
+            "seeds_per_s": round(tally.seeds_per_s(workers), 3),
+        }
+        for tally in tallies
+    ]
+    write_records(records, file)
+
+
+def _divergence(setup: Setup, seen: Seen) -> dict[str, object]:
+    told = seen.shrunk or seen.outcome
+    return {
+        "seed": seen.outcome.seed,
+        "problem": seen.outcome.problem,
+        "faults": [str(fault) for fault in seen.outcome.faults],
+        "faults_needed": [str(fault) for fault in told.faults],
+        "trace": list(told.trace),
+        "command": setup.command(seen.outcome.seed),
+    }
