@@ -104,6 +104,10 @@ class ProgramFailed(HolonsError, RuntimeError):
     """The user's code raised. Says where; the cause is chained."""
 
 
+class JobFailed(HolonsError, RuntimeError):
+    """A job was stopped on all nodes; says why."""
+
+
 # --- what may happen to what is kept ---------------------------------------------------------------------------------
 
 

@@ -95,6 +95,57 @@ def demo(
         raise typer.Exit(code=1)
 
 
+@app.command()
+def run(
+    job: Annotated[str, typer.Argument(help="What to run: [bold]APP.py:NAME[/bold] or package.module:NAME.")],
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each a process of its own.")] = 2,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where streams and checkpoints are kept. Default: nowhere for long."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="STREAM=FILE", help="Rows for a stream: one file for each partition, or a folder."
+        ),
+    ] = None,
+    replicas: Annotated[int, typer.Option(min=1, help="On how many nodes each partition runs.")] = 1,
+    store: Annotated[str | None, typer.Option(metavar="URI", help="Checkpoints elsewhere: a path, or s3://…")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every channel's rows into files here.")
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="Of those files: parquet or jsonl.")] = "parquet",
+    idle: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="After this long without a row a partition holds up nobody.")
+    ] = None,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Take over from an older version of the job.")] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write what came out here ([bold]-[/bold]: stdout).")
+    ] = None,
+) -> None:
+    """Run a job on nodes in processes of their own, until its inputs have ended.
+
+    Nodes that die are replaced; what they ran is taken over at once. With
+    [bold]--log[/bold] everything is kept: stop with Ctrl-C, and the same command goes on
+    where it was, with the same results.
+
+    [bold]Examples[/bold]
+
+      holons run examples/bid_share.py:job --input bids=bids.parquet
+      holons run app.py:job --nodes 4 --log /var/holons --input bids=parts/
+      holons run app.py:job --log /var/holons            [dim]# go on[/dim]
+      holons run app.py:job --log /var/holons --upgrade  [dim]# with new code[/dim]
+      holons run app.py:job --input bids=bids.csv --output out --format jsonl
+    """
+    from holons.cli import run as the_run
+
+    records = the_run.main(
+        the_run.Options(job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade)
+    )
+    if json_file is not None:
+        write_records(records, json_file)
+
+
 @bench.command()
 def kernels(
     events: Annotated[int, typer.Option(min=1, help="How many events each kernel folds.")] = 20_000_000,

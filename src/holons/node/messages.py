@@ -9,6 +9,7 @@ import msgspec
 
 from holons.errors import CodecError
 from holons.program import Cut
+from holons.windows import BEGINNING
 
 
 class Running(msgspec.Struct, frozen=True, array_like=True):
@@ -30,6 +31,7 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """What its durable window records have emitted, by stage."""
     lag: int = 0
     """How many rows of its log it has not read yet."""
+    watermark: int = BEGINNING
     touched: bool = True
     """Whether the node is about to work on it: if it dies now, this may be why."""
 

@@ -208,6 +208,7 @@ class Node:
             stored_to=tasklet.stored_to,
             emitted_to=tasklet.emitted_to,
             lag=tasklet.lag,
+            watermark=tasklet.run.process.watermark,
             touched=(here.name, tasklet.partition) == self._on_trial if tasklet.suspicion else not tasklet.quiet,
         )
 

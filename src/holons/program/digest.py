@@ -7,13 +7,14 @@ to, down to what is installed: libraries count by name. Another minor version of
 
 from __future__ import annotations
 
+import copyreg
+import dataclasses
 import hashlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, TypeAlias
-
-import cloudpickle
 
 from holons import codec
 from holons.errors import CodecError
@@ -71,13 +72,32 @@ def _parts(value: Any) -> list[object]:  # noqa: ANN401
         return [part for key in sorted(value, key=repr) for part in (key, value[key])]
     if isinstance(value, list | tuple):
         return [len(value), *value]
+    if type(value) not in copyreg.dispatch_table and not _travels_its_own_way(type(value)):
+        return [type(value), _fields(value)]
+    registered: Callable[[Any], Any] | None = copyreg.dispatch_table.get(type(value))
+    made = value.__reduce_ex__(4) if registered is None else registered(value)
+    return [made] if isinstance(made, str) else [list(part) if isinstance(part, Iterator) else part for part in made]
+
+
+def _travels_its_own_way(cls: type) -> bool:
+    """Whether a class says itself how it is pickled, as those do that are written in C."""
+    plain = ("__reduce__", "__reduce_ex__", "__getstate__")
+    return any(getattr(cls, name, None) is not getattr(object, name, None) for name in plain)
+
+
+def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401
+    """An object's own attributes, less what it has only worked out of the others."""
+    if dataclasses.is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     slots = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
-    fields = {**getattr(value, "__dict__", {}), **slots}
-    return [type(value), fields or cloudpickle.dumps(value)]
+    worked_out = {
+        name for cls in type(value).__mro__ for name, one in vars(cls).items() if isinstance(one, cached_property)
+    }
+    return {name: one for name, one in (getattr(value, "__dict__", {}) | slots).items() if name not in worked_out}
 
 
 def _of_class(cls: type) -> list[object]:
-    members = [(name, vars(cls)[name]) for name in sorted(vars(cls)) if name not in _CLASS_NOISE]
+    members = [(name, vars(cls)[name]) for name in sorted(vars(cls)) if not _noise(name, vars(cls)[name])]
     return [*cls.__bases__, *(part for named in members for part in named)]
 
 
@@ -104,6 +124,6 @@ def _installed(module_name: str | None) -> bool:
     return "site-packages" in path or "dist-packages" in path
 
 
-_CLASS_NOISE = frozenset(
-    ("__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__", "__static_attributes__")
-)
+def _noise(name: str, member: object) -> bool:
+    """Names that Python itself gives to a class, some of them only once it was looked at or pickled."""
+    return name.startswith("__") and name.endswith("__") and not isinstance(member, types.FunctionType)

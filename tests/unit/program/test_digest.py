@@ -9,8 +9,12 @@ import textwrap
 import pytest
 
 PROGRAM = '''
+import decimal
+import re
+
 import holons as h
 import numpy as np
+import polars as pl
 
 LIMIT = 10
 
@@ -23,6 +27,11 @@ class Counting(h.Program):
 
     def __init__(self, names=("a", "b")):
         self.names = set(names)
+        self.table = pl.DataFrame({"a": [1, 2]})
+        self.wanted = pl.col("price") > 5
+        self.pattern = re.compile("abc")
+        self.weights = np.arange(3, dtype=np.float32)
+        self.zone = decimal.Decimal("1.5")
 
     def process(self, events):
         large = events.where(events["price"] > LIMIT)
@@ -59,6 +68,11 @@ def test_it_is_the_same_in_every_process(known):
         ('"1s"', '"2s"'),
         ("GCounter()", "MaxRegister()"),
         ("> LIMIT", ">= LIMIT"),
+        ("[1, 2]})", "[1, 3]})"),
+        ('col("price") > 5', 'col("price") > 6'),
+        ('compile("abc")', 'compile("abd")'),
+        ("arange(3,", "arange(4,"),
+        ('Decimal("1.5")', 'Decimal("1.6")'),
         ('("a", "b")', '("a", "c")'),
         ('"bids")', '"bids", disorder="1s")'),
         ('"bids")', '"bids", time="date_time")'),
@@ -71,3 +85,16 @@ def test_any_change_gives_another(known, old, new):
 
 def test_where_it_is_written_does_not_matter(known):
     assert digest("\n\n# a remark\n" + PROGRAM) == known
+
+
+def test_what_was_done_with_the_job_before_does_not_matter(known):
+    used = (
+        PROGRAM
+        + """
+import cloudpickle, polars as pl
+cloudpickle.loads(cloudpickle.dumps(job))
+h.run(h.job(Counting(), "bids"), {"bids": [pl.DataFrame({"ts": [1, 2], "price": [11, 12]})]})
+repr(job), job.layout.stages, Counting.__annotations__ if hasattr(Counting, "__annotations__") else None
+"""
+    )
+    assert digest(used) == known

@@ -1,0 +1,229 @@
+"""`holons run`: a job on nodes in processes of their own, with a table of what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from holons.cli.jobs import load_job, named_files
+from holons.clock import SystemClock
+from holons.engines.embedded.processes import ProcessNodes
+from holons.engines.site import Site
+from holons.engines.watching import Seen, Watcher
+from holons.errors import BadInput, JobFailed
+from holons.node import Settings, Stopped, Submitted
+from holons.program import Job
+from holons.streams import FileSink, LmdbLog, load
+from holons.streams import Progress as LoadProgress
+from holons.windows import BEGINNING, END, ENDING, instant_text
+
+_LOOK_S = 0.1
+_ROWS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `holons run` was told."""
+
+    job: str
+    nodes: int = 2
+    directory: Path | None = None
+    inputs: Sequence[str] = ()
+    replicas: int = 1
+    store: str | None = None
+    output: Path | None = None
+    format: str = "parquet"
+    idle_s: float | None = None
+    upgrade: bool = False
+
+
+def main(options: Options) -> list[dict[str, object]]:
+    """Runs a job until its inputs have ended and everything is out, or until Ctrl-C; returns flat records."""
+    console = Console(stderr=True)
+    job = load_job(options.job)
+    with _directory(options.directory) as directory:
+        site = Site(directory, options.store)
+        _load(site, job, named_files(options.inputs), console)
+        _check_streams(site, job)
+        settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
+        with ProcessNodes(site, settings) as nodes:
+            version = nodes.submit(job, upgrade=options.upgrade)
+            for _ in range(options.nodes):
+                nodes.start()
+            finished = _watch(nodes, version, console)
+        return _tell(site, job, version, options, finished=finished, console=console)
+
+
+@contextlib.contextmanager
+def _directory(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+    else:
+        with tempfile.TemporaryDirectory(prefix="holons-") as temporary:
+            yield Path(temporary)
+
+
+def _load(site: Site, job: Job, files: dict[str, list[Path]], console: Console) -> None:
+    """Puts files into streams, one for each partition, and ends them."""
+    there = site.streams()
+    for stream, paths in files.items():
+        if stream not in {given.stream for given in job.inputs}:
+            raise BadInput(f"the job does not read {stream!r}", hint=f"it reads {_names(job)}")
+        if stream in there:
+            raise BadInput(
+                f"stream {stream!r} is in {site.directory} already",
+                hint="leave out --input to go on with it, or choose another --log directory",
+            )
+        columns = (
+            TextColumn(f"reading {stream}"),
+            BarColumn(),
+            TextColumn("{task.completed:,} rows"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(stream, total=None)
+            with site.producer(stream, len(paths), "holons-run") as log:
+                told = partial(_advance, progress, task)
+                load(log, paths, end=END.ts, progress=told)
+
+
+def _advance(progress: Progress, task: TaskID, at: LoadProgress) -> None:
+    progress.update(task, completed=at.rows)
+
+
+def _check_streams(site: Site, job: Job) -> None:
+    there = site.streams()
+    for given in job.inputs:
+        if given.stream not in there:
+            raise BadInput(
+                f"the job reads {given.stream!r}, and there is no such stream",
+                hint=f"pass files, one for each partition: --input {given.stream}=FILE.parquet",
+            )
+
+
+def _names(job: Job) -> str:
+    return ", ".join(given.stream for given in job.inputs)
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+def _watch(nodes: ProcessNodes, version: Submitted, console: Console) -> bool:
+    """Until everything is out: True; until Ctrl-C: False. Nodes that die are replaced."""
+    clock = SystemClock()
+    ports = nodes.site.ports("watcher")
+    watcher, deaths, began_s = Watcher(ports.beats, clock), 0, clock.now_s()
+    with Live(console=console, refresh_per_second=8, transient=True) as live:
+        try:
+            while not nodes.settled():
+                deaths += len(nodes.replace_the_dead())
+                _check_stopped(nodes.stopped().get(version.id))
+                live.update(_table(watcher.look(version.id), version, deaths, clock.now_s() - began_s))
+                clock.sleep_s(_LOOK_S)
+        except KeyboardInterrupt:
+            return False
+    _check_stopped(nodes.stopped().get(version.id))
+    return True
+
+
+def _check_stopped(stopped: Stopped | None) -> None:
+    if stopped is not None:
+        raise JobFailed(
+            f"{stopped.job} was stopped everywhere: {stopped.kind}: {stopped.reason}",
+            hint="what it put out before is still there; other jobs were not touched",
+        )
+
+
+def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> RenderableType:
+    told = Text.assemble(
+        (version.name, "bold"),
+        f"  {seconds:.0f} s   {seen.rows_read:,} rows, {seen.rows_per_s:,.0f} a second, {seen.rows_waiting:,} waiting",
+        f"   {seen.windows:,} windows   watermark {_instant(seen.watermark)}",
+    )
+    if deaths:
+        told.append(f"   {deaths} nodes died and were replaced", "yellow")
+    table = Table()
+    for column in ("node", "partitions", "rows read", "waiting", "watermark"):
+        table.add_column(column, justify="right" if column in ("rows read", "waiting") else "left")
+    for name, running in seen.nodes.items():
+        partitions = " ".join(f"{one.partition}{'*' if one.parked else ''}" for one in running)
+        rows, lag = sum(one.offset for one in running), sum(one.lag for one in running)
+        table.add_row(
+            name.partition("#")[0],
+            partitions or "-",
+            f"{rows:,}",
+            f"{lag:,}",
+            _instant(min((one.watermark for one in running), default=None)),
+        )
+    return Group(told, table)
+
+
+def _instant(watermark: int | None) -> str:
+    if watermark is None or watermark <= BEGINNING:
+        return "-"
+    return "ended" if watermark >= ENDING else instant_text(watermark)
+
+
+# --- afterwards -------------------------------------------------------------------------------------------------------
+
+
+def _tell(
+    site: Site, job: Job, version: Submitted, options: Options, *, finished: bool, console: Console
+) -> list[dict[str, object]]:
+    records: list[dict[str, object]] = []
+    declared = [callback.channel for callback in job.layout.callbacks]
+    logs = site.outputs(version.id)
+    try:
+        for channel in sorted(logs, key=lambda name: (name not in declared, name)):
+            log = logs[channel]
+            rows = sum(log.end(partition) for partition in range(log.partitions))
+            records.append({"job": version.id, "channel": channel, "rows": rows, "finished": finished})
+            console.print(_last_rows(channel, log, rows))
+            if options.output is not None:
+                sink = FileSink(options.output, channel, options.format)  # type: ignore[arg-type]
+                sink.drain(log)
+    finally:
+        for log in logs.values():
+            log.close()
+    where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
+    if options.output is not None:
+        where += f"  Its rows are in {options.output}."
+    done = (
+        "All inputs have ended, and everything is out." if finished else "Stopped; the same command goes on from here."
+    )
+    console.print(f"{done}{where}", soft_wrap=True)
+    return records
+
+
+def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
+    """The last rows of the partitions, a few of each."""
+    each = max(1, _ROWS_SHOWN // log.partitions)
+    found = []
+    for partition in range(log.partitions):
+        end = log.end(partition)
+        for chunk in log.read(partition, max(end - each, log.start(partition)), each):
+            if chunk.rows is not None:
+                found += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
+    table = Table(title=f"{channel}: {rows:,} rows", title_justify="left")
+    columns = list(dict.fromkeys(name for row in found for name in row))
+    for name in columns:
+        table.add_column(
+            name, justify="right" if all(isinstance(row.get(name), int | float) for row in found) else "left"
+        )
+    for row in found[:_ROWS_SHOWN]:
+        table.add_row(*(_cell(row.get(name)) for name in columns))
+    return table
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -1,0 +1,68 @@
+"""What nodes are doing, as their beats tell: for a person who watches, never for a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holons.clock import Clock
+from holons.node import Beat, Running, decode_beat
+from holons.streams import Cursor, SharedLog
+
+_SILENT_S = 3.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All nodes that beat lately, and how one job goes on them."""
+
+    nodes: dict[str, tuple[Running, ...]] = field(default_factory=dict)
+    rows_read: int = 0
+    rows_per_s: float = 0.0
+    rows_waiting: int = 0
+    windows: int = 0
+    watermark: int | None = None
+    """The least of all partitions."""
+
+
+class Watcher:
+    """Reads beats, and sums up."""
+
+    def __init__(self, beats: SharedLog, clock: Clock) -> None:
+        self._beats = beats
+        self._clock = clock
+        self._cursor: Cursor = {}
+        self._heard: dict[str, tuple[Beat, float]] = {}
+        self._before: tuple[float, int] | None = None
+        self._rate = 0.0
+
+    def look(self, job: str) -> Seen:
+        """What the nodes said last about a job."""
+        now_s = self._clock.now_s()
+        for message in self._beats.read(self._cursor, 100_000):
+            self._heard[message.writer] = decode_beat(message.data), now_s
+        lately = {name: beat.running for name, (beat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
+        nodes = {name: tuple(one for one in running if one.job == job) for name, running in sorted(lately.items())}
+        furthest: dict[int, Running] = {}
+        for running in nodes.values():
+            for one in running:
+                known = furthest.get(one.partition)
+                furthest[one.partition] = one if known is None or known.offset < one.offset else known
+        rows = sum(one.offset for one in furthest.values())
+        return Seen(
+            nodes=nodes,
+            rows_read=rows,
+            rows_per_s=self._per_second(now_s, rows),
+            rows_waiting=sum(one.lag for one in furthest.values()),
+            windows=max((one.calls for one in furthest.values()), default=0),
+            watermark=min((one.watermark for one in furthest.values()), default=None),
+        )
+
+    def _per_second(self, now_s: float, rows: int) -> float:
+        """Rows per second, over about the last second."""
+        if self._before is None:
+            self._before = now_s, rows
+        since_s, before = self._before
+        if now_s - since_s >= 1.0:
+            self._rate = max(rows - before, 0) / (now_s - since_s)
+            self._before = now_s, rows
+        return self._rate
