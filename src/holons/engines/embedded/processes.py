@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from urllib.parse import quote
 
 import cloudpickle
 
@@ -18,7 +19,7 @@ from holons.engines.inputs import PartitionRows, pieces
 from holons.node import Node, Ports, Settings
 from holons.program import Collected, Job
 from holons.store import DirectoryStore
-from holons.streams import LmdbLog, LmdbSharedLog, streams_in
+from holons.streams import DirectoryJournal, JournaledLog, LmdbLog, LmdbSharedLog, Log, streams_in
 from holons.windows import Mark
 
 _IDLE_S = 0.001
@@ -33,8 +34,11 @@ class Site:
         self._streams = dict(streams)
         self._job_partitions = job_partitions
 
-    def ports(self, name: str) -> Ports:
-        """The site as one node incarnation sees it; call this in the node's own process."""
+    def ports(self, name: str, *, idle_marks: bool = False) -> Ports:
+        """The site as one node incarnation sees it; call this in the node's own process.
+
+        Inputs have producers of their own, so with `idle_marks` they are read through a journal, and from then on always.
+        """
         logs: dict[str, LmdbLog] = {}
 
         def log(folder: str, stream: str, partitions: int) -> LmdbLog:
@@ -42,6 +46,11 @@ class Site:
             if key not in logs:
                 logs[key] = LmdbLog(self.directory / folder, stream, partitions, name)
             return logs[key]
+
+        def journaled(stream: str) -> Log:
+            journal = self.directory / "journal" / quote(stream, safe="")
+            rows = log("input", stream, self._streams[stream])
+            return JournaledLog(rows, DirectoryJournal(journal)) if idle_marks or journal.exists() else rows
 
         def shared(stream: str) -> LmdbSharedLog:
             return LmdbSharedLog(self.directory / "shared", stream, name)
@@ -51,7 +60,7 @@ class Site:
             beats=shared("beats"),
             control=shared("control"),
             sync=lambda job: shared(f"sync-{job}"),
-            input=lambda stream: log("input", stream, self._streams[stream]),
+            input=journaled,
             output=lambda job, channel: log(f"output-{job}", channel, self._job_partitions),
             store=DirectoryStore(self.directory / "store"),
         )
@@ -128,7 +137,7 @@ class ProcessNodes:
 def run_node(site: Site, name: str, job: bytes, settings: Settings, settled: Event, stop: Event) -> None:
     """The whole life of a node process. The job comes from the parent process, never from a log."""
     the_job: Job = cloudpickle.loads(job)
-    ports = site.ports(name)
+    ports = site.ports(name, idle_marks=settings.idle_s is not None)
     node = Node(name, ports, settings)
     node.add_job(the_job.name, the_job)
     while not stop.is_set():
