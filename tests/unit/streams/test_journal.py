@@ -196,6 +196,19 @@ def test_a_proposer_that_stood_still_while_its_number_was_taken_and_trimmed_has_
     assert [path.name for path in entries(tmp_path)] == [f"{number:020d}" for number in (2, 3)]
 
 
+def test_the_end_is_found_though_entries_are_trimmed_meanwhile(tmp_path, monkeypatch):
+    journal, other = filled(DirectoryJournal(tmp_path), 6), DirectoryJournal(tmp_path)
+
+    def start(partition):
+        monkeypatch.undo()
+        before = journal.start(partition)
+        other.trim(partition, 4)
+        return before
+
+    monkeypatch.setattr(journal, "start", start)
+    assert journal.end(0) == 6
+
+
 def test_a_directory_that_cannot_be_written_is_tried_again(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(LogUnavailable):
