@@ -1,7 +1,51 @@
-"""The scenarios that the package brings along: see `holons.engines.simulator.scenarios`."""
+"""The scenarios that the package brings along, and those with idle partitions, which only tests want."""
 
 from __future__ import annotations
 
-from holons.engines.simulator.scenarios import SCENARIOS, VARIANTS, HighestBid, prepared, simulated
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
-__all__ = ["SCENARIOS", "VARIANTS", "HighestBid", "prepared", "simulated"]
+from tests.workloads import _bid, load, partition
+
+from holons.engines.simulator import Outcome, scenarios, simulate
+from holons.engines.simulator.scenarios import SCENARIOS, VARIANTS, HighestBid
+from holons.node import Settings
+from holons.semantics import run as run_oracle
+
+__all__ = ["IDLE", "SCENARIOS", "VARIANTS", "HighestBid", "prepared", "simulated"]
+
+_IDLE = Settings(idle_s=0.2, rows_max=7, snapshot_deltas=4, residence_s=1.0, poison_deaths=100)
+IDLE: dict[str, dict[str, Any]] = {
+    "idle": {"settings": _IDLE},
+    "idle, two copies": {"settings": replace(_IDLE, replicas=2), "nodes": 4},
+    "idle, foreign": {"settings": _IDLE, "foreign": True},
+    "idle, foreign, two copies": {"settings": replace(_IDLE, replicas=2), "foreign": True, "nodes": 4},
+}
+"""Bid share over partitions that go idle: the run adds marks, so what must come out depends on where they are."""
+
+
+@cache
+def _idle_streams(variant: int) -> dict[str, Any]:
+    """Some partitions have hardly any rows."""
+    rng = random.Random(variant)
+    return {"bids": [partition(rng, _bid, span_s=4, rows=rng.choice([2, 6, 24])) for _ in range(4)]}
+
+
+def _idle_expected(executed: Any) -> Any:
+    """What the oracle says of the rows and marks in the order in which they were read."""
+    return {"shares": run_oracle(load("bid_share"), executed, rows_per_call=1000)}
+
+
+def prepared(name: str, variant: int) -> tuple[Any, Any, Any]:
+    """The jobs of a scenario, one set of inputs, and what the oracle says."""
+    if name in IDLE:
+        return {"shares": load("bid_share")}, _idle_streams(variant), _idle_expected
+    return scenarios.prepared(name, variant)
+
+
+def simulated(name: str, seed: int, **options: Any) -> Outcome:
+    """One simulated run of a scenario."""
+    jobs, given, expected = prepared(name, seed % VARIANTS)
+    return simulate(jobs, given, expected, seed, **(IDLE.get(name, {}) | options))

@@ -11,12 +11,14 @@ from tests.simulation import scenarios
 from tests.simulation.scenarios import simulated
 
 import holons as h
+from holons import codec
 from holons.errors import StoreUnavailable
 from holons.node import membership, node, ownership, recovery, tasklets
 from holons.program.emission import WindowPart
 from holons.program.process import ProcessPart, ProcessState
+from holons.streams import JournaledLog
 from holons.wcrdt import Applied, Contributions, Replica
-from holons.windows import EventClock, Observed
+from holons.windows import BEGINNING, ENDING, EventClock, Observed
 
 SEEDS = 500
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -216,6 +218,30 @@ def the_clock_is_missing_from_the_checkpoint(patch):
         self.state = ProcessState(state.offset, -(2**62), state.by_hand, state.sealed_to, state.ordinals, state.locals)
 
     patch.setattr(ProcessPart, "__init__", forgetful)
+
+
+@bug("idle")
+def idle_advance_is_not_logged(patch):
+    def mark_idle(self):
+        progress, idle = self.here.replica.progress[0], self.here.idle | {self.partition}
+        busy = [at for number, at in enumerate(progress) if number not in idle and at < ENDING]
+        process = self.run.process
+        if min(busy, default=BEGINNING) > process.watermark:  # moved here and now: other owners know nothing of it
+            process.state.watermark = min(busy)
+            process._seal(process.watermark)
+
+    patch.setattr(tasklets.PartitionTasklet, "_mark_idle", mark_idle)
+
+
+@bug("idle, foreign, two copies")
+def who_loses_an_entry_of_the_journal_goes_by_its_own(patch):
+    def propose(self, partition, entry):
+        body = (entry.offset, entry.foreign, entry.rows, entry.mark)
+        self._journal.propose(partition, entry.number, codec.encode(body))
+        self._reached[partition] = entry
+        return entry
+
+    patch.setattr(JournaledLog, "_propose", propose)
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -29,6 +29,18 @@ def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
     yield END
 
 
+def partitions_in(log: Log) -> list[list[Piece]]:
+    """What a log holds, as bounded inputs."""
+    return [
+        [
+            Mark(chunk.mark) if chunk.mark is not None else chunk.rows
+            for chunk in log.read(partition, 0, log.end(partition))
+            if chunk.mark is not None or chunk.rows is not None
+        ]
+        for partition in range(log.partitions)
+    ]
+
+
 def check_partitions(stream: str, partitions: Sequence[object]) -> None:
     """Says which partition is not made of tables, batches and marks."""
     for number, rows in enumerate(partitions):

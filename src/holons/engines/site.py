@@ -3,6 +3,7 @@
     <directory>/input/      streams that jobs read, each with a producer of its own
     <directory>/output/     what jobs put out: a stream for each (job, channel)
     <directory>/shared/     beats, the control log, and a sync stream for each job
+    <directory>/journal/    where idle marks are among the rows of inputs
     <directory>/store/      checkpoints
 
 Everything in it survives the death of any process. Nodes come and go; the directory is the job.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from holons.clock import SystemClock
 from holons.engines.collecting import collected
@@ -20,7 +22,7 @@ from holons.errors import BadInput
 from holons.node import Jobs, Ports, read_jobs
 from holons.program import Collected
 from holons.store import DirectoryStore
-from holons.streams import LmdbLog, LmdbSharedLog, Log, partitions_in, streams_in
+from holons.streams import DirectoryJournal, JournaledLog, LmdbLog, LmdbSharedLog, Log, partitions_in, streams_in
 from holons.windows import Mark
 
 _SEGMENT_BYTES = 32 << 20
@@ -60,14 +62,22 @@ class Site:
 
     # --- what nodes see ----------------------------------------------------------------------------------------------
 
-    def ports(self, writer: str) -> Ports:
-        """The site as one process sees it, under a name that was never used before; call this in that very process."""
+    def ports(self, writer: str, *, idle_marks: bool = False) -> Ports:
+        """The site as one process sees it, under a name that was never used before; call this in that very process.
+
+        Inputs have producers of their own, so with `idle_marks` they are read through a journal, and from then on always.
+        """
         logs: dict[tuple[str, str], LmdbLog] = {}
 
         def log(folder: str, stream: str, partitions: int) -> LmdbLog:
             if (folder, stream) not in logs:
                 logs[folder, stream] = LmdbLog(self.directory / folder, stream, partitions, writer)
             return logs[folder, stream]
+
+        def journaled(stream: str) -> Log:
+            journal = self.directory / "journal" / quote(stream, safe="")
+            rows = log("input", stream, self._partitions(stream))
+            return JournaledLog(rows, DirectoryJournal(journal)) if idle_marks or journal.exists() else rows
 
         def shared(stream: str, segment_bytes: int = _SEGMENT_BYTES) -> LmdbSharedLog:
             return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=segment_bytes)
@@ -77,7 +87,7 @@ class Site:
             beats=shared("beats", _BEATS_SEGMENT_BYTES),
             control=shared("control"),
             sync=lambda job: shared(f"sync-{job}"),
-            input=lambda stream: log("input", stream, self._partitions(stream)),
+            input=journaled,
             output=lambda job, channel, partitions: log("output", f"{job}/{channel}", partitions),
             store=DirectoryStore(self._store),
         )

@@ -159,10 +159,24 @@ class Node:
                 self.ports.control.start(message.writer),
             )
             self._take_control(told)
-        for here in self.jobs.values():
-            listed = [running for _, running in self.membership.all_running() if running.job == here.name]
-            here.idle = {running.partition for running in listed if running.idle}
+        if self.settings.idle_s is not None:
+            for here in self.jobs.values():
+                here.idle = self._idle(here)
         return bool(control)
+
+    def _idle(self, here: JobOnNode) -> set[int]:
+        """The partitions that are idle: a live owner says so who has read as much of them as anyone.
+
+        An owner that reads late may not know yet, one that was slow does not know any more, and the dead know nothing.
+        """
+        told = [running for node, running in self.membership.all_running() if self.membership.alive(node)]
+        told += [self._told(here, tasklet) for tasklet in here.tasklets.values()]
+        newest: dict[int, tuple[int, bool]] = {}
+        for running in told:
+            if running.job == here.name:
+                known = newest.get(running.partition, (-1, False))
+                newest[running.partition] = max(known, (running.offset, running.idle))
+        return {partition for partition, (_, idle) in newest.items() if idle}
 
     def _take_control(self, message: Control) -> None:
         self.known.merge(message)

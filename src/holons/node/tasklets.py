@@ -35,7 +35,7 @@ class JobOnNode:
         self.sync = ports.sync(name)
         self.tasklets: dict[int, PartitionTasklet] = {}
         self.idle: set[int] = set()
-        """Partitions that their owners call idle."""
+        """Partitions that those of their live owners who have read the most call idle."""
         self.replica, self.cursor = self._newest_replica()
         self.trim_soon = False
         self._since_snapshot = 0
@@ -56,7 +56,9 @@ class JobOnNode:
         It may lack what partitions here still need, so they start from their newest records, which do not.
         """
         self.replica, self.cursor = self._newest_replica()
-        for partition in list(self.tasklets):
+        partitions = list(self.tasklets)
+        self.tasklets.clear()  # if a log or the store does not answer now, none goes on with what it had
+        for partition in partitions:
             self.start(partition)
 
     def _newest_replica(self) -> tuple[Replica, Cursor]:
@@ -134,7 +136,10 @@ class PartitionTasklet:
         """Whether there was nothing to do the last time."""
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
-        self._read_at_s = self._stored_at_s = here.ports.clock.now_s()
+        self._stored_at_s = here.ports.clock.now_s()
+        self.idle = False
+        """Whether no row has come for so long that the others should not wait."""
+        self._quiet_since_s: float | None = None
 
     def _check_served(self) -> None:
         """Never wrong rows: a run that would read what was trimmed does not begin."""
@@ -156,12 +161,6 @@ class PartitionTasklet:
         return self._input.end(self._place) - self.run.process.read_to
 
     @property
-    def idle(self) -> bool:
-        """Whether no row has come for so long that the others should not wait."""
-        idle_s = self.here.settings.idle_s
-        return idle_s is not None and self.here.ports.clock.now_s() - self._read_at_s > idle_s
-
-    @property
     def settled(self) -> bool:
         done = not (self._outputs or self._deltas or self.run.process.busy)
         return done and all(limit == ENDING for limit in self.run.window.emitted_to)
@@ -169,6 +168,7 @@ class PartitionTasklet:
     def tick(self) -> bool:
         """A slice of work; says whether anything happened."""
         if not self._write():
+            self._watch(quiet=False)
             return False
         happened = self._read()
         try:
@@ -188,7 +188,11 @@ class PartitionTasklet:
             return False
         try:
             chunks = self._input.read(self._place, self.run.process.read_to, self.here.settings.rows_max)
+            self._watch(quiet=all(chunk.rows is None for chunk in chunks))
+            if self.idle and not chunks:
+                self._mark_idle()
         except LogUnavailable:
+            self._watch(quiet=False)
             return False
         for chunk in chunks:
             if chunk.rows is None:
@@ -196,18 +200,31 @@ class PartitionTasklet:
                 self.run.mark(chunk.mark, chunk.offset)
             else:
                 self.run.feed(chunk.rows, chunk.offset)
-        if any(chunk.rows is not None for chunk in chunks):
-            self._read_at_s = self.here.ports.clock.now_s()
-        elif not chunks and self.idle:
-            self._mark_idle()
         return bool(chunks)
 
+    def _watch(self, *, quiet: bool) -> None:
+        """Idle is who has read to the end of its log, and gone on finding no row there for long enough.
+
+        A partition that waits for a window has read a row, and is not idle; nor does an outage count.
+        """
+        idle_s, now_s = self.here.settings.idle_s, self.here.ports.clock.now_s()
+        if not quiet:
+            self._quiet_since_s = None
+        elif self._quiet_since_s is None:
+            self._quiet_since_s = now_s
+        self.idle = idle_s is not None and self._quiet_since_s is not None and now_s - self._quiet_since_s > idle_s
+
     def _mark_idle(self) -> None:
-        """Moves an idle partition up to where the others are: in its own log, for everyone to see."""
-        progress = self.here.replica.progress[0]
-        busy = [at for number, at in enumerate(progress) if number not in self.here.idle and number != self.partition]
-        target = min(busy, default=BEGINNING)
-        if BEGINNING < target < ENDING and target > self.run.process.watermark:
+        """Moves an idle partition up to the last of the others that are not: in its own log, for everyone to see.
+
+        No mark if that moves nothing, or if all others are idle or have ended. If the log has moved on meanwhile, there
+        is none either: whatever came is read first.
+        """
+        progress, idle = self.here.replica.progress[0], self.here.idle | {self.partition}
+        target = min(
+            (at for number, at in enumerate(progress) if number not in idle and at < ENDING), default=BEGINNING
+        )
+        if target > self.run.process.watermark:
             self._input.mark(self._place, target)
 
     def _write(self) -> bool:

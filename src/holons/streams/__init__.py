@@ -5,6 +5,8 @@ Read `log.py` (the port), then an implementation. `files.py` brings rows in, `si
 
 from holons.streams.deduplicating import DeduplicatingReader
 from holons.streams.files import ByColumn, Progress, load, read_csv, read_json_lines, read_parquet
+from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
+from holons.streams.journaled import JournaledLog
 from holons.streams.lmdb import LmdbLog, LmdbSharedLog, partitions_in, streams_in
 from holons.streams.log import Chunk, Log
 from holons.streams.memory import MemoryLog
@@ -17,11 +19,15 @@ __all__ = [
     "ConsoleSink",
     "Cursor",
     "DeduplicatingReader",
+    "DirectoryJournal",
     "FileSink",
+    "Journal",
+    "JournaledLog",
     "LmdbLog",
     "LmdbSharedLog",
     "Log",
     "MemoryHub",
+    "MemoryJournal",
     "MemoryLog",
     "MemorySharedLog",
     "Message",

@@ -32,8 +32,8 @@ class Log(Protocol):
         """Adds rows at the end; returns the offset of the first."""
         ...
 
-    def mark(self, partition: int, ts: int) -> int:
-        """Adds a mark at the end; returns its offset."""
+    def mark(self, partition: int, ts: int) -> int | None:
+        """Adds a mark at the end; returns its offset. None: it was not added, since the partition has moved on."""
         ...
 
     def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:

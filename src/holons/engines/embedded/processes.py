@@ -171,7 +171,7 @@ class ProcessNodes:
 
 def run_node(site: Site, name: str, settings: Settings, pipe: Connection, parent: int) -> None:
     """The whole life of a node process. Jobs come from the parent process, never from a log."""
-    ports = site.ports(name)
+    ports = site.ports(name, idle_marks=settings.idle_s is not None)
     node, state, ticks, stop = Node(name, ports, settings), _State(), 0, False
     while not stop and not node.left:
         ticks += 1

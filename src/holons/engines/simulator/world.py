@@ -7,6 +7,7 @@ be cut in one direction only. What was written is never lost: the streams are lo
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
 from holons.store import MemoryStore, Position, Store
-from holons.streams import Chunk, Cursor, Log, MemoryHub, MemoryLog, Message
+from holons.streams import Chunk, Cursor, Journal, JournaledLog, Log, MemoryHub, MemoryJournal, MemoryLog, Message
 
 
 class SimulatedCrash(BaseException):
@@ -70,6 +71,8 @@ class World:
 
     seed: int
     inputs: dict[str, MemoryLog]
+    journals: dict[str, MemoryJournal] = field(default_factory=dict)
+    """Inputs that are not ours are read through these."""
     now_s: float = 0.0
     log_down_until_s: float = 0.0
     store_down_until_s: float = 0.0
@@ -90,10 +93,20 @@ class World:
             beats=self._shared("beats", gate),
             control=self._shared("control", gate),
             sync=lambda job: self._shared(f"sync/{job}", gate),
-            input=lambda stream: GatedLog(self.inputs[stream], gate),
+            input=lambda stream: self._input(stream, gate),
             output=lambda job, channel, partitions: GatedLog(self.output(job, channel, partitions), gate),
             store=SimulatedStore(self.store, gate),
         )
+
+    def _input(self, stream: str, gate: Gate) -> Log:
+        log = GatedLog(self.inputs[stream], gate)
+        journal = self.journals.get(stream)
+        return log if journal is None else JournaledLog(log, GatedJournal(journal, gate))
+
+    def executed(self, stream: str) -> Log:
+        """An input with its marks in the order that nodes read it; looking at it changes nothing."""
+        log, journal = self.inputs[stream], self.journals.get(stream)
+        return log if journal is None else JournaledLog(log, copy.deepcopy(journal))
 
     def _shared(self, stream: str, gate: Gate) -> SimulatedStream:
         return SimulatedStream(self.hubs.setdefault(stream, MemoryHub()), stream, gate)
@@ -219,7 +232,7 @@ class GatedLog:
         self._gate.log("append rows")
         return self._log.append(partition, rows)
 
-    def mark(self, partition: int, ts: int) -> int:
+    def mark(self, partition: int, ts: int) -> int | None:
         self._gate.log("mark")
         return self._log.mark(partition, ts)
 
@@ -246,6 +259,41 @@ class GatedLog:
     def trim(self, partition: int, below: int) -> None:
         self._gate.log("trim rows")
         self._log.trim(partition, below)
+
+
+class GatedJournal:
+    """A journal behind a gate. Now and then another reader is faster: an entry is there just after it was looked for."""
+
+    def __init__(self, journal: MemoryJournal, gate: Gate) -> None:
+        self._journal: Journal = journal
+        self._gate = gate
+        self._random = seeded(zlib.crc32(f"{gate.world.seed}/{gate.name}".encode()))
+        self._seen_to: dict[int, int] = {}
+
+    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
+        self._gate.log("propose an entry")
+        won = self._journal.propose(partition, number, data)
+        self._seen_to[partition] = self._journal.end(partition)
+        self._gate.pass_through("entry proposed")
+        return won
+
+    def get(self, partition: int, number: int) -> bytes | None:
+        self._gate.log("get an entry")
+        if number >= self._seen_to.get(partition, 0) and self._random.random() < 0.3:
+            return None
+        self._seen_to[partition] = self._journal.end(partition)
+        return self._journal.get(partition, number)
+
+    def start(self, partition: int) -> int:
+        return self._journal.start(partition)
+
+    def end(self, partition: int, known: int = 0) -> int:
+        self._seen_to[partition] = self._journal.end(partition)
+        return self._seen_to[partition]
+
+    def trim(self, partition: int, below: int) -> None:
+        self._gate.log("trim entries")
+        self._journal.trim(partition, below)
 
 
 class SimulatedStore:

@@ -1,0 +1,275 @@
+"""The journal port: a list of small entries for each partition, on which any number of readers agree.
+
+Whoever proposes an entry first wins; everybody else is told the winner. That is all there is to it: no lock, no leader,
+and nothing that a stopped process could hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias
+
+from holons.errors import LogDamaged, LogUnavailable
+
+Durability: TypeAlias = Literal["process", "disk"]
+"""What an acknowledged entry survives: the death of any process, or the machine's too."""
+
+_HEADER: Final = struct.Struct(">4sI")
+_MAGIC: Final = b"hjl1"
+_DIGITS: Final = 20
+_LEFTOVER_AGE_S: Final = 60.0
+
+
+class Journal(Protocol):
+    """Entries 0, 1, 2, … for each partition of one stream; an entry never changes."""
+
+    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
+        """Makes `data` the entry of that number if it is the first; returns the entry. None: it was trimmed.
+
+        Only the number after the last entry may be proposed, or one that is taken.
+        """
+        ...
+
+    def get(self, partition: int, number: int) -> bytes | None:
+        """An entry; None if it was never written, or was trimmed."""
+        ...
+
+    def start(self, partition: int) -> int:
+        """The number of the first entry that is still there, or would be."""
+        ...
+
+    def end(self, partition: int, known: int = 0) -> int:
+        """The number of the next entry. It is found faster if one `known` not to be beyond it is close."""
+        ...
+
+    def trim(self, partition: int, below: int) -> None:
+        """Drops the entries below a number."""
+        ...
+
+
+class MemoryJournal:
+    """A journal in this process's memory, for readers of one thread."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, list[bytes]] = {}
+        self._starts: dict[int, int] = {}
+
+    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
+        end = self.end(partition)
+        assert number <= end, f"entry {number} of partition {partition} proposed, the next is {end}"
+        if number == end:
+            self._entries.setdefault(partition, []).append(data)
+        return self.get(partition, number)
+
+    def get(self, partition: int, number: int) -> bytes | None:
+        place = number - self.start(partition)
+        entries = self._entries.get(partition, [])
+        return entries[place] if 0 <= place < len(entries) else None
+
+    def start(self, partition: int) -> int:
+        return self._starts.get(partition, 0)
+
+    def end(self, partition: int, known: int = 0) -> int:
+        return self.start(partition) + len(self._entries.get(partition, []))
+
+    def trim(self, partition: int, below: int) -> None:
+        start, below = self.start(partition), min(below, self.end(partition))
+        if below > start:
+            del self._entries[partition][: below - start]
+            self._starts[partition] = below
+
+
+class DirectoryJournal:
+    """One small file for each entry, for any number of processes of one machine.
+
+    An entry is written under a name of its writer's own and then linked to its number: a link is atomic and exclusive,
+    so the first wins, and a file that has a number is whole. Where the entries begin is the highest name in `starts`;
+    it is raised before anything is deleted.
+    """
+
+    def __init__(self, directory: Path | str, durability: Durability = "process") -> None:
+        self._directory = Path(directory)
+        self._sync = durability == "disk"
+        self._made: set[Path] = set()
+
+    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
+        with _unavailable("write", self._directory):
+            gone_on = self._path(partition, number + 1).exists()  # looked up first: see _check_no_hole
+            known = self.get(partition, number)
+            if known is not None:
+                return known
+            if gone_on:
+                self._check_no_hole(partition, number)
+            if number >= self.start(partition) and self._link(partition, number, _framed(partition, number, data)):
+                if number >= self.start(partition):
+                    return data
+                self._path(partition, number).unlink(missing_ok=True)  # it was taken, and trimmed, while I stood still
+            return self.get(partition, number)
+
+    def get(self, partition: int, number: int) -> bytes | None:
+        path = self._path(partition, number)
+        with _unavailable("read", path):
+            try:
+                stored = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        if number < self.start(partition):
+            return None  # it may even be that of a proposer who stood still, and has not yet seen that it came too late
+        return _unframed(partition, number, stored, path)
+
+    def start(self, partition: int) -> int:
+        folder = self._folder(partition, "starts")
+        with _unavailable("list", folder):
+            try:
+                return max(map(_number, folder.iterdir()), default=0)
+            except FileNotFoundError:
+                return 0
+
+    def end(self, partition: int, known: int = 0) -> int:
+        with _unavailable("search", self._directory):
+            while True:
+                start = self.start(partition)
+                low, step = max(start, known), 1
+                while self._path(partition, low + step - 1).exists():
+                    low, step = low + step, step * 2
+                high = low + step - 1  # not there; everything below `low` is
+                while low < high:
+                    middle = (low + high) // 2
+                    low, high = (middle + 1, high) if self._path(partition, middle).exists() else (low, middle)
+                if self.start(partition) == start:
+                    return low
+
+    def trim(self, partition: int, below: int) -> None:
+        with _unavailable("trim", self._directory):
+            below = min(below, self.end(partition))
+            starts, entries = self._folder(partition, "starts"), self._folder(partition, "entries")
+            if below > self.start(partition):
+                self._make(starts)
+                (starts / _name(below)).touch()
+                if self._sync:
+                    _sync(starts)
+            start = self.start(partition)
+            for folder in (starts, entries):
+                for path in folder.iterdir() if folder.exists() else ():
+                    if path.name.isdecimal() and int(path.name) < start:
+                        path.unlink(missing_ok=True)  # another may be faster
+            self._sweep(partition)
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def _folder(self, partition: int, kind: str) -> Path:
+        return self._directory / str(partition) / kind
+
+    def _path(self, partition: int, number: int) -> Path:
+        return self._folder(partition, "entries") / _name(number)
+
+    def _make(self, folder: Path) -> None:
+        if folder not in self._made:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._made.add(folder)
+
+    def _link(self, partition: int, number: int, stored: bytes) -> bool:
+        """Writes an entry whole; False if another one has its number."""
+        path, parts = self._path(partition, number), self._folder(partition, "parts")
+        if parts not in self._made:
+            self._sweep(partition)
+        for folder in (path.parent, parts):
+            self._make(folder)
+        while True:
+            part = parts / uuid.uuid4().hex
+            try:
+                with part.open("xb") as file:
+                    file.write(stored)
+                    if self._sync:
+                        file.flush()
+                        os.fsync(file.fileno())
+                os.link(part, path)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                if not (parts.exists() and path.parent.exists()):
+                    raise
+                continue  # it stood still for so long that it was swept
+            finally:
+                part.unlink(missing_ok=True)
+            if self._sync:
+                _sync(path.parent)
+            return True
+
+    def _sweep(self, partition: int) -> None:
+        """Removes what killed writers left, by the file system's own clock, the only one that all share."""
+        folder = self._folder(partition, "parts")
+        with contextlib.suppress(FileNotFoundError):
+            ages = {entry.name: entry.stat().st_mtime for entry in os.scandir(folder)}
+            probe = folder / uuid.uuid4().hex
+            probe.touch()
+            now_s = probe.stat().st_mtime
+            probe.unlink()
+            for name, written_s in ages.items():
+                if written_s < now_s - _LEFTOVER_AGE_S:
+                    (folder / name).unlink(missing_ok=True)
+
+    def _check_no_hole(self, partition: int, number: int) -> None:
+        """The entry after this one was there before this one was not: unless it was trimmed since, it is lost."""
+        if number >= self.start(partition):
+            raise LogDamaged(
+                f"entry {number} of partition {partition} is missing in {self._directory}",
+                hint="the journal has lost a file: restore it, nothing can take its place",
+            )
+
+
+def _name(number: int) -> str:
+    return f"{number:0{_DIGITS}d}"
+
+
+def _number(path: Path) -> int:
+    if not path.name.isdecimal():
+        raise LogDamaged(f"{path} is not ours", hint="look where it comes from, and move it away")
+    return int(path.name)
+
+
+def _checksum(partition: int, number: int, data: bytes) -> int:
+    """Covers the place too, so that a file under another's name is found out."""
+    return zlib.crc32(data, zlib.crc32(f"{partition}/{number}".encode()))
+
+
+def _framed(partition: int, number: int, data: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, _checksum(partition, number, data)) + data
+
+
+def _unframed(partition: int, number: int, stored: bytes, path: Path) -> bytes:
+    data = stored[_HEADER.size :]
+    if stored[: _HEADER.size] != _HEADER.pack(_MAGIC, _checksum(partition, number, data)):
+        raise LogDamaged(
+            f"{path} is torn, damaged or not an entry of a journal",
+            hint="restore it: what was read by its order cannot be read by another",
+        )
+    return data
+
+
+def _sync(folder: Path) -> None:
+    """Makes the names in a folder survive the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _unavailable(what: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except LogUnavailable:
+        raise
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot {what} the journal at {path}: {error}",
+            hint="is the directory there, may this process write to it, and is the disk not full? It is tried again",
+        ) from error
