@@ -26,6 +26,8 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """A watermark that its durable process records have passed."""
     emitted_to: tuple[int, ...]
     """What its durable window records have emitted, by stage."""
+    held: bool = False
+    """Whether it waits for slower partitions before it reads on."""
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):

@@ -150,6 +150,7 @@ class Node:
             parked=tasklet.run.parked is not None,
             stored_to=tasklet.stored_to,
             emitted_to=tasklet.emitted_to,
+            held=tasklet.held,
         )
 
     def _my_slot(self, job: str, partition: int) -> tuple[int, int] | None:
@@ -208,7 +209,7 @@ class Node:
         deaths = [
             node
             for node, running in here
-            if running.offset == offset and not running.parked and not self.membership.alive(node)
+            if running.offset == offset and not (running.parked or running.held) and not self.membership.alive(node)
         ]
         if len(deaths) < self.settings.poison_deaths:
             return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Times are seconds of the node's own clock."""
+    """Times are seconds of the node's own clock, unless they say event time."""
 
     heartbeat_s: float = 0.1
     failure_timeout_s: float = 1.0
@@ -23,6 +23,8 @@ class Settings:
     """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""
     idle_s: float | None = None
     """After this long without a row, a partition is marked idle. None: never."""
+    max_ahead_s: float | None = 60.0
+    """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: any far."""
     replicas: int = 1
     """On how many nodes each partition runs."""
     rows_max: int = 100_000
@@ -32,3 +34,8 @@ class Settings:
     messages_max: int = 10_000
     poison_deaths: int = 3
     """After this many nodes died at one and the same offset of a partition, its job is stopped."""
+
+    @property
+    def max_ahead_us(self) -> int | None:
+        """`max_ahead_s` in microseconds of event time."""
+        return None if self.max_ahead_s is None else round(self.max_ahead_s * 1_000_000)

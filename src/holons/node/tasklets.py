@@ -15,6 +15,7 @@ from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDama
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.node.settings import Settings
+from holons.node.skew import ahead, owes_windows
 from holons.program import Job, Output, PartitionRun
 from holons.streams import Cursor, Log
 from holons.wcrdt import Applied, Delta, Replica
@@ -149,6 +150,21 @@ class PartitionTasklet:
         return idle_s is not None and self.here.ports.clock.now_s() - self._read_at_s > idle_s
 
     @property
+    def held(self) -> bool:
+        """Whether it waits for slower partitions before it reads on (invariant: bounded skew)."""
+        max_ahead_us = self.here.settings.max_ahead_us
+        return max_ahead_us is not None and ahead(self.run, self.here.replica, max_ahead_us)
+
+    def _waits(self) -> bool:
+        """Whether it reads nothing now: it has rows at hand, or is held, or owes windows."""
+        if self.run.parked is not None or self.held:
+            self._read_at_s = self.here.ports.clock.now_s()  # it waits for others, so they must not take it for idle
+            return True
+        max_ahead_us = self.here.settings.max_ahead_us
+        owes = max_ahead_us is not None and owes_windows(self.run, self.here.replica, max_ahead_us)
+        return owes or self.run.process.busy
+
+    @property
     def settled(self) -> bool:
         done = not (self._outputs or self._deltas or self.run.process.busy)
         return done and all(limit == ENDING for limit in self.run.window.emitted_to)
@@ -166,7 +182,7 @@ class PartitionTasklet:
         return happened
 
     def _read(self) -> bool:
-        if self.run.process.busy:
+        if self._waits():
             return False
         try:
             chunks = self._input.read(self._place, self.run.process.read_to, self.here.settings.rows_max)
