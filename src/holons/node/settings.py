@@ -25,6 +25,8 @@ class Settings:
     """After this long without a row, a partition is marked idle. None: never."""
     max_ahead_s: float | None = 60.0
     """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: any far."""
+    preview_s: float | None = None
+    """How often partitions send what they have in open windows, for `peek(window, preview=True)`. None: not at all."""
     replicas: int = 1
     """On how many nodes each partition runs."""
     rows_max: int = 100_000

@@ -7,19 +7,22 @@ not answer delays a partition, and loses nothing.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pyarrow as pa
 
 from holons import codec
-from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable
+from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable, WrongScope
 from holons.node.ports import Ports, partitions_of
+from holons.node.previews import PreviewExchange
 from holons.node.recovery import Checkpoints
 from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Job, Output, PartitionRun
+from holons.program.calls import check_peekable
 from holons.streams import Cursor, Log
 from holons.wcrdt import Applied, Delta, Replica
-from holons.windows import BEGINNING, ENDING
+from holons.windows import BEGINNING, ENDING, Window
 
 
 class JobOnNode:
@@ -36,6 +39,7 @@ class JobOnNode:
         self.idle: set[int] = set()
         """Partitions that their owners call idle."""
         self.replica, self.cursor = self._newest_replica()
+        self.previews = PreviewExchange(self)
         self.trim_soon = False
         self._since_snapshot = 0
 
@@ -47,7 +51,19 @@ class JobOnNode:
         for message in messages:
             outcome = self.replica.apply(Delta.decode(message.data))
             self._since_snapshot += outcome is Applied.NEW
+        self.previews.exchange()
         return bool(messages)
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """UNSAFE, for people to look at: what this node knows of a window of a shared handle now; None if nothing.
+
+        The value if it is completed (`WindowTrimmed` if it is gone), else what is sealed and previewed of it.
+        """
+        shared = {one.name: index for index, one in enumerate(self.job.layout.handles) if one.shared}
+        if handle not in shared:
+            raise WrongScope(f"{self.name} has no shared handle {handle!r}", hint=f"it has {', '.join(shared)}")
+        check_peekable(self.job.layout.handles[shared[handle]], window)
+        return self.replica.peek(shared[handle], window, preview=True)
 
     def _rejoin(self) -> None:
         """What I have not read is gone from the stream: starts from a snapshot.

@@ -51,6 +51,7 @@ class Site:
             beats=shared("beats"),
             control=shared("control"),
             sync=lambda job: shared(f"sync-{job}"),
+            previews=lambda job: shared(f"previews-{job}"),
             input=lambda stream: log("input", stream, self._streams[stream]),
             output=lambda job, channel: log(f"output-{job}", channel, self._job_partitions),
             store=DirectoryStore(self.directory / "store"),

@@ -78,6 +78,7 @@ class World:
             beats=self._shared("beats", gate),
             control=self._shared("control", gate),
             sync=lambda job: self._shared(f"sync/{job}", gate),
+            previews=lambda job: self._shared(f"previews/{job}", gate),
             input=lambda stream: GatedLog(self.inputs[stream], gate),
             output=lambda job, channel: GatedLog(self.output(job, channel), gate),
             store=SimulatedStore(self.store, gate),
