@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from holons.errors import BadInput
+
+Guarantee: TypeAlias = Literal["exactly-once", "at-least-once"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,9 @@ class Settings:
     """How often partitions send what they have in open windows, for `peek(window, preview=True)`. None: not at all."""
     replicas: int = 1
     """On how many nodes each partition runs."""
+    guarantee: Guarantee = "exactly-once"
+    """With "at-least-once", output rows are appended, not put at their positions: for logs that cannot check those, but take
+    appends from several writers. After a fault rows may come again; none is missing, and first occurrences are in order."""
     rows_max: int = 100_000
     """How many rows are read at once."""
     calls_max: int = 256
@@ -36,6 +44,12 @@ class Settings:
     messages_max: int = 10_000
     poison_deaths: int = 3
     """After this many nodes died at one and the same offset of a partition, its job is stopped."""
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise BadInput(
+                f"no guarantee is called {self.guarantee!r}", hint=f"use one of {', '.join(get_args(Guarantee))}"
+            )
 
     @property
     def max_ahead_us(self) -> int | None:

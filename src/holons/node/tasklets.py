@@ -6,6 +6,7 @@ not answer delays a partition, and loses nothing.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import Any
 
@@ -136,7 +137,7 @@ class PartitionTasklet:
         self._input: Log = here.ports.input(here.job.inputs[index].stream)
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
-        records = self.checkpoints.load(bounds, lambda channel: self._output(channel).end(partition))
+        records = self.checkpoints.load(bounds, self._written_to)
         self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records)
         self._check_served()
         self.stored_to = BEGINNING
@@ -241,8 +242,19 @@ class PartitionTasklet:
         log, at = self._output(output.channel), output.ordinal
         for batch in output.table.to_batches():
             assert isinstance(batch, pa.RecordBatch)
-            log.put(output.partition, at, batch)
+            if self._positioned:
+                log.put(output.partition, at, batch)
+            else:
+                log.append(output.partition, batch)
             at += batch.num_rows
+
+    @property
+    def _positioned(self) -> bool:
+        return self.here.settings.guarantee == "exactly-once"
+
+    def _written_to(self, channel: str) -> int:
+        """Up to which ordinal an output is there. Where ordinals are no positions, a record's word must do."""
+        return self._output(channel).end(self.partition) if self._positioned else sys.maxsize
 
     def _output(self, channel: str) -> Log:
         return self.here.ports.output(self.here.name, channel)

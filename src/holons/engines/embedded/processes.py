@@ -15,6 +15,7 @@ import cloudpickle
 
 from holons.clock import SystemClock
 from holons.engines.inputs import PartitionRows, pieces
+from holons.errors import BadInput
 from holons.node import Node, Ports, Settings
 from holons.program import Collected, Job
 from holons.store import DirectoryStore
@@ -89,6 +90,10 @@ class ProcessNodes:
         self._site = site
         self._job = cloudpickle.dumps(job)
         self._settings = settings or Settings()
+        if self._settings.guarantee != "exactly-once":
+            raise BadInput(
+                "LMDB logs take appends of one writer only", hint='they check positions: keep guarantee="exactly-once"'
+            )
         self._incarnations = 0
         self.running: dict[str, tuple[SpawnProcess, Event]] = {}
         self._stop = _spawn.Event()

@@ -210,7 +210,9 @@ class GatedLog:
 
     def append(self, partition: int, rows: pa.RecordBatch) -> int:
         self._gate.log("append rows")
-        return self._log.append(partition, rows)
+        offset = self._log.append(partition, rows)
+        self._gate.pass_through("rows appended")
+        return offset
 
     def mark(self, partition: int, ts: int) -> int:
         self._gate.log("mark")
