@@ -326,7 +326,7 @@ JOBS = {
 @pytest.mark.parametrize("name", JOBS)
 def test_nobody_waits_for_himself(name, max_ahead_s):
     job, make, span_s = JOBS[name]
-    for seed in range(6):
+    for seed in range(4):
         given = streams(job, make, span_s, seed=seed, rows=30)  # with marks, ends, and jumps of a year
         expected = {"it": run_oracle(job, given, rows_per_call=1 if job.layout.row_by_row else 1000)}
         outcome = simulate({"it": job}, given, expected, seed, settings=replace(TINY, max_ahead_s=max_ahead_s))
@@ -348,7 +348,7 @@ def test_two_copies_of_everything_in_lockstep():
 
 
 def test_random_programs_in_lockstep():
-    for seed in range(40):
+    for seed in range(15):
         spec = job_spec(seed)
         job, given = spec.job(), workload(spec, seed)
         expected = {"it": run_oracle(job, given)}
