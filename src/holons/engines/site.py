@@ -87,6 +87,7 @@ class Site:
             beats=shared("beats", _BEATS_SEGMENT_BYTES),
             control=shared("control"),
             sync=lambda job: shared(f"sync-{job}"),
+            previews=lambda job: shared(f"previews-{job}"),
             input=journaled,
             output=lambda job, channel, partitions: log("output", f"{job}/{channel}", partitions),
             store=DirectoryStore(self._store),

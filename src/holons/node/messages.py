@@ -34,6 +34,8 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     watermark: int = BEGINNING
     touched: bool = True
     """Whether the node is about to work on it: if it dies now, this may be why."""
+    held: bool = False
+    """Whether it waits for slower partitions before it reads on."""
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):

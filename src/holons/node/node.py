@@ -224,6 +224,7 @@ class Node:
             lag=tasklet.lag,
             watermark=tasklet.run.process.watermark,
             touched=(here.name, tasklet.partition) == self._on_trial if tasklet.suspicion else not tasklet.quiet,
+            held=tasklet.held,
         )
 
     def _my_slot(self, job: str, partition: int) -> tuple[int, int] | None:

@@ -20,6 +20,8 @@ class Ports:
     control: SharedLog
     sync: Callable[[str], SharedLog]
     """The sync stream of a job."""
+    previews: Callable[[str], SharedLog]
+    """The preview stream of a job: opened only if previews are on."""
     input: Callable[[str], Log]
     """An input stream by name."""
     output: Callable[[str, str, int], Log]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from holons.errors import BadInput
+
+Guarantee: TypeAlias = Literal["exactly-once", "at-least-once"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Times are seconds of the node's own clock."""
+    """Times are seconds of the node's own clock, unless they say event time."""
 
     heartbeat_s: float = 0.1
     failure_timeout_s: float = 1.0
@@ -25,8 +30,15 @@ class Settings:
     """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""
     idle_s: float | None = None
     """After this long without a row, a partition is marked idle. None: never."""
+    max_ahead_s: float | None = 60.0
+    """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: any far."""
+    preview_s: float | None = None
+    """How often partitions send what they have in open windows, for `peek(window, preview=True)`. None: not at all."""
     replicas: int = 1
     """On how many nodes each partition runs."""
+    guarantee: Guarantee = "exactly-once"
+    """With "at-least-once", output rows are appended, not put at their positions: for logs that cannot check those, but take
+    appends from several writers. After a fault rows may come again; none is missing, and first occurrences are in order."""
     rows_max: int = 100_000
     """How many rows are read at once."""
     calls_max: int = 256
@@ -34,3 +46,14 @@ class Settings:
     messages_max: int = 10_000
     poison_deaths: int = 3
     """After this many nodes died at one and the same offset of a partition, its job is stopped."""
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise BadInput(
+                f"no guarantee is called {self.guarantee!r}", hint=f"use one of {', '.join(get_args(Guarantee))}"
+            )
+
+    @property
+    def max_ahead_us(self) -> int | None:
+        """`max_ahead_s` in microseconds of event time."""
+        return None if self.max_ahead_s is None else round(self.max_ahead_s * 1_000_000)

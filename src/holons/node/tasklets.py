@@ -6,20 +6,25 @@ not answer delays a partition, and loses nothing.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from holons import codec
-from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable
+from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable, WrongScope
 from holons.node.ports import Ports, partitions_of
+from holons.node.previews import PreviewExchange
 from holons.node.recovery import Checkpoints
 from holons.node.settings import Settings
+from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
+from holons.program.calls import check_peekable
 from holons.streams import Cursor, Log
 from holons.wcrdt import Applied, Delta, Replica
-from holons.windows import BEGINNING, ENDING
+from holons.windows import BEGINNING, ENDING, Window
 
 
 class JobOnNode:
@@ -37,6 +42,7 @@ class JobOnNode:
         self.idle: set[int] = set()
         """Partitions that those of their live owners who have read the most call idle."""
         self.replica, self.cursor = self._newest_replica()
+        self.previews = PreviewExchange(self)
         self.trim_soon = False
         self._since_snapshot = 0
 
@@ -48,7 +54,19 @@ class JobOnNode:
         for message in messages:
             outcome = self.replica.apply(Delta.decode(message.data))
             self._since_snapshot += outcome is Applied.NEW
+        self.previews.exchange()
         return bool(messages)
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """UNSAFE, for people to look at: what this node knows of a window of a shared handle now; None if nothing.
+
+        The value if it is completed (`WindowTrimmed` if it is gone), else what is sealed and previewed of it.
+        """
+        shared = {one.name: index for index, one in enumerate(self.job.layout.handles) if one.shared}
+        if handle not in shared:
+            raise WrongScope(f"{self.name} has no shared handle {handle!r}", hint=f"it has {', '.join(shared)}")
+        check_peekable(self.job.layout.handles[shared[handle]], window)
+        return self.replica.peek(shared[handle], window, preview=True)
 
     def _rejoin(self) -> None:
         """What I have not read is gone from the stream: starts from a snapshot.
@@ -124,7 +142,7 @@ class PartitionTasklet:
         self._input: Log = here.ports.input(here.job.inputs[index].stream)
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
-        records = self.checkpoints.load(bounds, lambda channel: self._output(channel).end(partition))
+        records = self.checkpoints.load(bounds, self._written_to)
         cut = here.cuts[partition] if partition < len(here.cuts) else None
         self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records, cut=cut)
         self._check_served()
@@ -161,6 +179,21 @@ class PartitionTasklet:
         return self._input.end(self._place) - self.run.process.read_to
 
     @property
+    def held(self) -> bool:
+        """Whether it waits for slower partitions before it reads on (invariant: bounded skew)."""
+        max_ahead_us = self.here.settings.max_ahead_us
+        return max_ahead_us is not None and ahead(self.run, self.here.replica, max_ahead_us)
+
+    def _waits(self) -> bool:
+        """Whether it reads nothing now: it has rows at hand, or is held, or owes windows."""
+        if self.run.parked is not None or self.held:
+            self._watch(quiet=False)  # it waits for others, so they must not take it for idle
+            return True
+        max_ahead_us = self.here.settings.max_ahead_us
+        owes = max_ahead_us is not None and owes_windows(self.run, self.here.replica, max_ahead_us)
+        return owes or self.run.process.busy
+
+    @property
     def settled(self) -> bool:
         done = not (self._outputs or self._deltas or self.run.process.busy)
         return done and all(limit == ENDING for limit in self.run.window.emitted_to)
@@ -184,7 +217,7 @@ class PartitionTasklet:
         return happened
 
     def _read(self) -> bool:
-        if self.run.process.busy:
+        if self._waits():
             return False
         try:
             chunks = self._input.read(self._place, self.run.process.read_to, self.here.settings.rows_max)
@@ -244,8 +277,19 @@ class PartitionTasklet:
         log, at = self._output(output.channel), output.ordinal
         for batch in output.table.to_batches():
             assert isinstance(batch, pa.RecordBatch)
-            log.put(output.partition, at, batch)
+            if self._positioned:
+                log.put(output.partition, at, batch)
+            else:
+                log.append(output.partition, batch)
             at += batch.num_rows
+
+    @property
+    def _positioned(self) -> bool:
+        return self.here.settings.guarantee == "exactly-once"
+
+    def _written_to(self, channel: str) -> int:
+        """Up to which ordinal an output is there. Where ordinals are no positions, a record's word must do."""
+        return self._output(channel).end(self.partition) if self._positioned else sys.maxsize
 
     def _output(self, channel: str) -> Log:
         return self.here.ports.output(self.here.name, channel, len(self.here.places))

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from holons.algebra import IntArray, Origin, Rows
+from holons.algebra import IntArray, Origin, Rows, State
 from holons.algebra.rows import prepare
 from holons.errors import (
     AwaitWouldDeadlock,
@@ -217,6 +217,8 @@ class ProcessScope:
         self._layout = layout
         self.call: Call | None = None
         self.replica: Replica | None = None
+        self.known_here: Callable[[int, Window], State | None] | None = None
+        """What this partition has in a window of a WLocal, sealed or not: for `peek`."""
 
     def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
         index, described = self._handle(handle)
@@ -255,13 +257,17 @@ class ProcessScope:
         self._call().asked.append(completed)
         return completed
 
-    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+    def peek(self, handle: str, window: Window, preview: bool) -> Any:  # noqa: ANN401
         index, described = self._handle(handle)
-        described.fixed.check(window)
+        check_peekable(described, window)
         if not described.shared:
-            raise WrongScope(f"{handle} is a WLocal: it is read in on_window")
+            if not preview:
+                raise WrongScope(f"{handle} is a WLocal: it is read in on_window", hint="or peek(window, preview=True)")
+            assert self.known_here is not None
+            state = self.known_here(index, window)
+            return None if state is None else described.aggregate.value(state)
         assert self.replica is not None
-        return self._value(Wanted(index, window)) if self.replica.completed(index, window) else None
+        return self.replica.peek(index, window, preview=preview)
 
     def watermark(self, handle: str) -> int:
         assert self.replica is not None
@@ -326,6 +332,15 @@ def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: i
             "with disorder, go back further, until it ends at or before the event's time less the disorder",
         )
     check_kept(handle, window, reached)
+
+
+def check_peekable(handle: Handle, window: Window) -> None:
+    """A session's windows are not known before it closes."""
+    if not isinstance(handle.window, FixedSpec):
+        raise WrongScope(
+            f"{handle.name} has sessions, which have no window until they close", hint="read it in on_window"
+        )
+    handle.fixed.check(window)
 
 
 def check_kept(handle: Handle, window: Window, reached: int) -> None:

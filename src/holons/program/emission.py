@@ -7,7 +7,7 @@ so what `on_window` sees, and in which order, does not depend on when the deltas
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from holons import codec
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
-from holons.program.calls import check_kept, keyed_element, placed
+from holons.program.calls import check_kept, check_peekable, keyed_element, placed
 from holons.program.events import Times
 from holons.program.handles import LocalScope
 from holons.program.job import Job
@@ -64,15 +64,15 @@ class WindowPart:
         }
         sessions = {c.handles[0] for c in self.layout.callbacks if isinstance(c.window, Session)}
         self.sessions = {index: Sessions(handles[index], held[2].get(index)) for index in sorted(sessions)}
-        self._scope = WindowScope(self, partitions)
-        self._program = bind(job.program, self._scope)
+        self.scope = WindowScope(self, partitions)
+        self._program = bind(job.program, self.scope)
 
     def work(self, replica: Replica, process_panes: dict[int, SealedPanes], sealed: int, calls: int = 1024) -> bool:
         """Makes up to so many calls for windows that are complete; says whether anything happened.
 
         `sealed` is how far this partition's own process part has sealed: its WLocal values are there up to then.
         """
-        self._scope.replica, self._scope.panes = replica, process_panes | self.local_panes
+        self.scope.replica, self.scope.panes = replica, process_panes | self.local_panes
         happened = False
         for stage in range(self.layout.stages):
             known = self._known(stage, replica, sealed)
@@ -136,13 +136,13 @@ class WindowPart:
     def _call(self, callback: Callback, window: Window, cursor: Emitted) -> None:
         session = self.sessions[callback.handles[0]].take() if isinstance(callback.window, Session) else None
         if not callback.once or self.partition == 0:
-            self._scope.begin(callback, window, session)
+            self.scope.begin(callback, window, session)
             try:
                 with placed(partition=self.partition, window=window):
                     rows = getattr(at_path(self._program, callback.path), callback.method)(window)
                     made = tables(rows if rows is not None else ())
             finally:
-                self._scope.end()
+                self.scope.end()
             if not self.cut.covers(callback.stage, cursor):
                 self.outputs += number(callback.channel, self.partition, self.ordinals, made)
         self.cursors[callback.stage] = cursor
@@ -197,6 +197,8 @@ class WindowScope:
         self._window: Window | None = None
         self._session: State | None = None
         self.replica: Replica | None = None
+        self.known_here: Callable[[int, Window], State | None] | None = None
+        """What this partition has in a window of a WLocal, sealed or not: for `peek`."""
         self.panes: dict[int, SealedPanes] = {}
 
     def begin(self, callback: Callback, window: Window, session: State | None) -> None:
@@ -257,12 +259,15 @@ class WindowScope:
         if handle.shared:
             assert self.replica is not None
             return self.replica.value(index, window)
+        self._check_spoken_for(handle)
+        return handle.aggregate.value(self.panes[index].state(window))
+
+    def _check_spoken_for(self, handle: Handle) -> None:
         if self._now()[0].once:
             raise WrongScope(
                 f"{handle.name} is a WLocal, but only one partition runs this on_window",
                 hint='use a WCRDT, or emit = "each"',
             )
-        return handle.aggregate.value(self.panes[index].state(window))
 
     def _placed(self, value: Any) -> Any:  # noqa: ANN401
         """Keyed values learn who reads them, for `share()`: where one partition speaks for all, its share is all."""
@@ -273,11 +278,18 @@ class WindowScope:
     def completed(self, handle: str, window: Window) -> Awaitable[Any]:
         raise WrongScope(f"await of {handle} in on_window", hint=f"read it directly: self.{handle}[window]")
 
-    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+    def peek(self, handle: str, window: Window, preview: bool) -> Any:  # noqa: ANN401
         index, described = self._handle(handle)
-        described.fixed.check(window)
+        check_peekable(described, window)
         assert self.replica is not None
-        return self._placed(self._value(index, window)) if self.replica.completed(index, window) else None
+        if described.shared:
+            return self._placed(self.replica.peek(index, window, preview=preview))
+        if self.replica.completed(index, window):
+            return self._placed(self._value(index, window))
+        self._check_spoken_for(described)
+        assert self.known_here is not None
+        state = self.known_here(index, window) if preview else None
+        return None if state is None else self._placed(described.aggregate.value(state))
 
     def watermark(self, handle: str) -> int:
         assert self.replica is not None

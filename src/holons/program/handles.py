@@ -39,7 +39,7 @@ class Scope(Protocol):
 
     def completed(self, handle: str, window: Window) -> Awaitable[Any]: ...
 
-    def peek(self, handle: str, window: Window) -> Any: ...  # noqa: ANN401
+    def peek(self, handle: str, window: Window, preview: bool) -> Any: ...  # noqa: ANN401
 
     def watermark(self, handle: str) -> int: ...
 
@@ -129,9 +129,14 @@ class WindowedHandle(Declared, Generic[V]):
         """`await` this in an `async def process`: the value, once every partition has sealed the window."""
         return self._running().completed(self._name, window)
 
-    def peek(self, window: Window) -> V | None:
-        """UNSAFE: the value, or None if the window is not completed yet. What you get depends on timing."""
-        return self._running().peek(self._name, window)
+    def peek(self, window: Window, *, preview: bool = False) -> V | None:
+        """UNSAFE: the value, or None if the window is not completed yet. What you get depends on timing.
+
+        With `preview`, a window that is not completed has the value of what is known of it: what partitions have sealed,
+        and the newest previews of the others (`Settings.preview_s`); None if nothing is known. Of a `WLocal`, that is what
+        this partition has inserted. A session has no window until it closes, so it cannot be peeked at.
+        """
+        return self._running().peek(self._name, window, preview)
 
     def watermark(self) -> int:
         """UNSAFE: the global watermark as this node knows it. It depends on timing."""

@@ -94,8 +94,8 @@ class ProcessPart:
         self._todo: deque[_Slice] = deque()
         self._read_to = self.state.offset
         self._begun: _Begun | None = None
-        self._scope = ProcessScope(self.layout)
-        self._program = bind(job.program, self._scope)
+        self.scope = ProcessScope(self.layout)
+        self._program = bind(job.program, self.scope)
 
     # --- what comes in ---------------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class ProcessPart:
 
     def work(self, replica: Replica) -> bool:
         """Makes one call, or finishes a parked one; says whether anything happened."""
-        self._scope.replica = replica
+        self.scope.replica = replica
         if self._begun is not None:
             return self._drive(self._begun)
         if not self._todo:
@@ -226,7 +226,7 @@ class ProcessPart:
 
     def _drive(self, begun: _Begun) -> bool:
         call = begun.call
-        self._scope.call = call
+        self.scope.call = call
         begun_at = self.state.offset
         self._begun = None
         try:
@@ -236,7 +236,7 @@ class ProcessPart:
                     return False
                 self._commit(begun)
         finally:
-            self._scope.call = None
+            self.scope.call = None
         return True
 
     def _run(self, begun: _Begun) -> bool:
@@ -257,9 +257,9 @@ class ProcessPart:
         value = None
         while True:
             if begun.wanted is not None:
-                if not self._scope.ready(begun.wanted):
+                if not self.scope.ready(begun.wanted):
                     return False
-                value, begun.wanted = self._scope.granted(begun.wanted), None
+                value, begun.wanted = self.scope.granted(begun.wanted), None
             try:
                 begun.wanted = begun.coroutine.send(value)
             except StopIteration:

@@ -8,12 +8,14 @@ import polars as pl
 import pyarrow as pa
 
 from holons import codec
+from holons.algebra import State
 from holons.program.calls import Wanted
 from holons.program.emission import WindowPart
 from holons.program.job import Job
 from holons.program.outputs import Cut, Output
 from holons.program.process import ProcessPart, ProcessState
-from holons.wcrdt import Delta, Replica
+from holons.wcrdt import Contributions, Delta, Preview, Replica, Seal, known_state
+from holons.windows import FixedSpec, Window
 
 
 class Records(NamedTuple):
@@ -55,6 +57,7 @@ class PartitionRun:
         self.partition = partition
         self.process = ProcessPart(job, partition, input_index, resume.process, silent_below=cut.offset)
         self.window = WindowPart(job, partition, partitions, resume.window, cut=cut)
+        self.process.scope.known_here = self.window.scope.known_here = self._known_here
 
     def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
         """Takes rows of the log; see `ProcessPart.feed`."""
@@ -82,6 +85,28 @@ class PartitionRun:
         self.process.outputs, self.window.outputs = [], []
         self.process.deltas, self.window.deltas = [], []
         return outputs, deltas
+
+    def previews(self) -> list[Preview]:
+        """What is open now in the shared handles of each stage. Sessions have no windows until they close."""
+        layout, previews = self.window.layout, []
+        for stage in range(layout.stages):
+            panes = [
+                Seal(index, pane, payload)
+                for index in layout.stage_handles(stage)
+                if layout.handles[index].shared and isinstance(layout.handles[index].window, FixedSpec)
+                for pane, payload in sorted(self._contributions(stage).unsealed(index).items())
+            ]
+            position = self.window.calls if stage else self.process.state.offset
+            previews.append(Preview(stage, self.partition, position, tuple(panes)))
+        return previews
+
+    def _contributions(self, stage: int) -> Contributions:
+        return self.window.contributions[stage] if stage else self.process.contributions
+
+    def _known_here(self, index: int, window: Window) -> State | None:
+        """What this partition has in a window of a WLocal, sealed or not."""
+        panes = (self.process.local_panes | self.window.local_panes)[index]
+        return known_state(panes, window, [self._contributions(panes.handle.stage).unsealed(index)])
 
     def snapshot(self) -> Records:
         """The resume state, between any two calls, once everything is drained."""

@@ -366,7 +366,7 @@ class _ProcessScope:
             lambda: self.read(handle, window),
         )
 
-    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+    def peek(self, handle: str, window: Window, preview: bool) -> Any:  # noqa: ANN401
         raise WrongScope("peek has no meaning in a specification", hint="it depends on timing")
 
     def watermark(self, handle: str) -> int:
@@ -442,7 +442,7 @@ class _WindowScope:
     def completed(self, handle: str, window: Window) -> Awaitable[Any]:
         raise WrongScope("await in on_window")
 
-    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401
+    def peek(self, handle: str, window: Window, preview: bool) -> Any:  # noqa: ANN401
         raise WrongScope("peek has no meaning in a specification", hint="it depends on timing")
 
     def watermark(self, handle: str) -> int:

@@ -78,6 +78,10 @@ class Contributions:
         """The canonical bytes of a sealed pane."""
         return self._aggregates[index].encode(state)
 
+    def unsealed(self, index: int) -> dict[int, bytes]:
+        """The open panes of a handle as they are now, without what `accumulate` carries: for previews."""
+        return {pane: self._aggregates[index].encode(state) for pane, state in self._open[index].items()}
+
     def snapshot(self) -> bytes:
         """The resume state."""
         return codec.encode((self.watermark, self._open, self._carried))

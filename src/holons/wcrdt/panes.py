@@ -61,6 +61,15 @@ class SealedPanes:
                 self._windows.popitem(last=False)
         return state
 
+    def state_so_far(self, window: Window) -> State | None:
+        """What is sealed of a window, by whoever has sealed it; None if nobody has anything."""
+        panes = self.handle.fixed.panes(window)
+        if self.handle.accumulate:
+            newest = self._newest(panes[-1])
+            return self._fold(newest) if newest else None
+        seals = [seal for pane in panes if pane in self._seals for seal in sorted(self._seals[pane].items())]
+        return self._fold(seals) if seals else None
+
     def pane_state(self, pane: int) -> State:
         """All partitions' contributions to one sealed pane, in partition order."""
         state = self._folded.get(pane)

@@ -18,6 +18,7 @@ from holons.errors import InvariantBroken, NondeterministicProgram, WindowNotCom
 from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
+from holons.wcrdt.preview import Previews, known_state
 from holons.windows import BEGINNING, Session, Window, instant_text
 
 
@@ -50,6 +51,7 @@ class Replica:
         self.stages = 1 + max((handle.stage for handle in handles), default=0)
         self.panes = [SealedPanes(handle) for handle in handles]
         self.progress = [[BEGINNING] * partitions for _ in range(self.stages)]
+        self.previews = Previews(self.handles)
         self._waiting: dict[tuple[int, int], list[Delta]] = {}
         if resume is not None:
             self.progress, held = codec.decode(resume)
@@ -169,6 +171,20 @@ class Replica:
     def value(self, index: int, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
         """The value of a completed window, the same on every replica."""
         return self.handles[index].aggregate.value(self.state(index, window))
+
+    def peek(self, index: int, window: Window, *, preview: bool) -> Any:  # noqa: ANN401
+        """UNSAFE: the value of a completed window; else None, or with `preview` what is known of it, if anything.
+
+        It depends on timing. Of WLocal handles replicas know no values.
+        """
+        handle = self.handles[index]
+        handle.fixed.check(window)
+        if self.completed(index, window):
+            return self.value(index, window)
+        if not preview:
+            return None
+        state = known_state(self.panes[index], window, self.previews.unsealed(index, self.progress[handle.stage]))
+        return None if state is None else handle.aggregate.value(state)
 
     # --- trimming and resuming -------------------------------------------------------------------------------------
 

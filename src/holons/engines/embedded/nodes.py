@@ -39,6 +39,7 @@ class World:
         self.inputs = inputs
         self.beats, self.control = MemoryHub(), MemoryHub()
         self.syncs: dict[str, MemoryHub] = {}
+        self.previews: dict[str, MemoryHub] = {}
         self.outputs: dict[tuple[str, str], MemoryLog] = {}
         self.store = MemoryStore()
 
@@ -49,6 +50,7 @@ class World:
             beats=self.beats.open(node),
             control=self.control.open(node),
             sync=lambda job: self.syncs.setdefault(job, MemoryHub()).open(node),
+            previews=lambda job: self.previews.setdefault(job, MemoryHub()).open(node),
             input=lambda stream: self.inputs[stream],
             output=self.output,
             store=self.store,

@@ -19,6 +19,7 @@ import cloudpickle
 
 from holons.clock import SystemClock
 from holons.engines.site import Site
+from holons.errors import BadInput
 from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
@@ -74,6 +75,10 @@ class ProcessNodes:
         self.site = site
         self.running: dict[str, _Child] = {}
         self._settings = settings or Settings()
+        if self._settings.guarantee != "exactly-once":
+            raise BadInput(
+                "LMDB logs take appends of one writer only", hint='they check positions: keep guarantee="exactly-once"'
+            )
         self._token = uuid.uuid4().hex[:8]
         self._started = 0
         self._ports = site.ports(f"driver-{self._token}")

@@ -93,6 +93,7 @@ class World:
             beats=self._shared("beats", gate),
             control=self._shared("control", gate),
             sync=lambda job: self._shared(f"sync/{job}", gate),
+            previews=lambda job: self._shared(f"previews/{job}", gate),
             input=lambda stream: self._input(stream, gate),
             output=lambda job, channel, partitions: GatedLog(self.output(job, channel, partitions), gate),
             store=SimulatedStore(self.store, gate),
@@ -230,7 +231,9 @@ class GatedLog:
 
     def append(self, partition: int, rows: pa.RecordBatch) -> int:
         self._gate.log("append rows")
-        return self._log.append(partition, rows)
+        offset = self._log.append(partition, rows)
+        self._gate.pass_through("rows appended")
+        return offset
 
     def mark(self, partition: int, ts: int) -> int | None:
         self._gate.log("mark")
