@@ -233,7 +233,7 @@ def idle_advance_is_not_logged(patch):
     patch.setattr(tasklets.PartitionTasklet, "_mark_idle", mark_idle)
 
 
-@bug("idle, foreign, two copies")
+@bug("idle, foreign, two copies", seed=22)
 def who_loses_an_entry_of_the_journal_goes_by_its_own(patch):
     def propose(self, partition, entry):
         body = (entry.offset, entry.foreign, entry.rows, entry.mark)

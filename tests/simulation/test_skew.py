@@ -45,7 +45,6 @@ class Shared:
     def __init__(self, job: h.Job, partitions: int, settings: Settings, nodes: int = 2) -> None:
         self.job, self.log, self.settings = job, MemoryLog(partitions), settings
         self.world = World({job.inputs[0].stream: self.log})
-        self.world.partitions[job.name] = partitions
         self.incarnation = 0
         self.nodes = [self.node() for _ in range(nodes)]
 

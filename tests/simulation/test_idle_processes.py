@@ -1,0 +1,49 @@
+"""Real processes over an input with a producer of its own: an idle partition is marked in the journal, for all of them."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+from tests.workloads import load
+
+from holons.engines.embedded.processes import ProcessNodes, Site
+from holons.engines.inputs import partitions_in
+from holons.node import Settings
+from holons.program import canonical
+from holons.semantics import run as run_oracle
+from holons.streams import LmdbLog
+from holons.windows import END
+
+LIMIT_S = 120.0
+SECOND = 1_000_000
+
+
+def bid(seconds):
+    ts, price = [int(seconds * SECOND)], [int(seconds)]
+    return pa.record_batch({"ts": ts, "kind": ["bid"], "price": price, "auction": [1]})
+
+
+def test_an_idle_partition_does_not_hold_up_the_others_and_all_processes_agree(tmp_path):
+    job, site = load("bid_share"), Site(tmp_path, {"bids": 2}, 2)
+    nodes = ProcessNodes(site, job, Settings(idle_s=0.3, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2))
+    deadline, second = time.monotonic() + LIMIT_S, 0
+    with LmdbLog(tmp_path / "input", "bids", 2, "producer#1") as producer:
+        producer.append(1, bid(0))
+        try:
+            victim, *_ = [nodes.start() for _ in range(3)]
+            while len(site.collected(job).get("on_window", {}).get(0, [])) < 5:
+                assert time.monotonic() < deadline, "the silent partition holds up the other"
+                producer.append(0, bid(second := second + 1))
+                time.sleep(0.02)
+            nodes.kill(victim)
+            producer.append(1, bid(2))  # late by now
+            producer.append(1, bid(second + 5))
+            for partition in range(2):
+                producer.mark(partition, END.ts)
+            assert nodes.wait(LIMIT_S), "the survivors did not finish"
+        finally:
+            nodes.stop()
+    executed = partitions_in(site.ports("judge#1").input("bids"))
+    assert canonical(site.collected(job)) == canonical(run_oracle(job, {"bids": executed}, rows_per_call=500))
+    assert len(site.collected(job)["late"][1]) == 1
