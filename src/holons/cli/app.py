@@ -177,6 +177,96 @@ def sim(
         raise typer.Exit(code=1)
 
 
+LogDirectory = Annotated[Path, typer.Option("--log", metavar="DIR", help="Where the streams are.")]
+Stream = Annotated[str, typer.Argument(metavar="STREAM", help="A name that `holons log ls` shows, or its last part.")]
+Count = Annotated[int, typer.Option("-n", "--count", min=1, help="How many of each partition, or of each writer.")]
+Partition = Annotated[int | None, typer.Option(min=0, help="Only this partition.")]
+Offset = Annotated[int | None, typer.Option(min=0, help="From this offset on.")]
+
+
+@log.command("ls")
+def log_ls(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to look.")] = Path(),
+    json_file: JsonFile = None,
+) -> None:
+    """List the streams below a directory: kind, partitions, rows and marks or messages, bytes, writers.
+
+    [bold]Examples[/bold]
+
+      holons log ls
+      holons log ls /var/lib/holons --json -
+    """
+    from holons.cli import log as the_log
+
+    if not the_log.ls(directory, json_file):
+        raise typer.Exit(code=1)
+
+
+@log.command("head")
+def log_head(
+    stream: Stream,
+    directory: LogDirectory = Path(),
+    count: Count = 10,
+    partition: Partition = None,
+    offset: Offset = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the first rows of a stream, or from an offset on; of a shared one, its messages in words.
+
+    [bold]Examples[/bold]
+
+      holons log head bids --log DIR
+      holons log head input/bids -n 3 --partition 1 --offset 5000
+      holons log head shared/control --json - | jq .message
+    """
+    from holons.cli import log as the_log
+
+    where: dict[str, Any] = {"partition": partition, "offset": offset}
+    the_log.show(directory, stream, count=count, **where, from_end=False, follow=False, json_file=json_file)
+
+
+@log.command("tail")
+def log_tail(
+    stream: Stream,
+    directory: LogDirectory = Path(),
+    count: Count = 10,
+    partition: Partition = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Then go on as more comes, until Ctrl-C.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the last rows of a stream, and perhaps whatever follows.
+
+    [bold]Examples[/bold]
+
+      holons log tail bids --log DIR
+      holons log tail output-shares/on_window --follow
+      holons log tail shared/beats -n 1
+    """
+    from holons.cli import log as the_log
+
+    where: dict[str, Any] = {"partition": partition, "offset": None}
+    the_log.show(directory, stream, count=count, **where, from_end=True, follow=follow, json_file=json_file)
+
+
+@log.command("stat")
+def log_stat(
+    stream: Stream,
+    directory: LogDirectory = Path(),
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the event times.")] = "ts",
+    json_file: JsonFile = None,
+) -> None:
+    """Tell of each partition where it starts and ends, how many rows and marks it has, and over which times.
+
+    [bold]Examples[/bold]
+
+      holons log stat bids --log DIR
+      holons log stat bids --time date_time --json -
+    """
+    from holons.cli import log as the_log
+
+    the_log.stat(directory, stream, time, json_file)
+
+
 @app.command()
 def version() -> None:
     """Print the version, and what it runs on."""

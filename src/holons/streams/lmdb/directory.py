@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from holons import codec
@@ -51,6 +51,21 @@ class Header(NamedTuple):
         """The record."""
         body = codec.encode((_MAGIC, values.FORMAT, *self))
         return {values.key(values.HEADER_PARTITION, 0): values.value(values.HEADER, values.HEADER_PARTITION, 0, body)}
+
+
+def read_header(segment: Segment) -> Header:
+    """What a segment says of itself, checked to be ours."""
+    try:
+        body = segment.header()
+        fields: Any = (None,) * 5 if body is None else codec.decode(body)
+        magic, version, stream, partitions, writer = fields
+    except (CodecError, TypeError, ValueError) as error:
+        raise damaged(segment.directory, f"its header cannot be read: {error}") from error
+    if magic != _MAGIC:
+        raise damaged(segment.directory, "it has no header of ours")
+    if version != values.FORMAT:
+        raise damaged(segment.directory, f"it has format {version}, and this version reads {values.FORMAT}")
+    return Header(stream, partitions, str(writer))
 
 
 def stem(name: str) -> str:
@@ -203,22 +218,14 @@ class StreamDirectory:
         return segment
 
     def _check_header(self, segment: Segment) -> str:
-        try:
-            body = segment.header()
-            magic, version, stream, partitions, writer = (None,) * 5 if body is None else codec.decode(body)
-        except (CodecError, TypeError, ValueError) as error:
-            raise damaged(segment.directory, f"its header cannot be read: {error}") from error
-        if magic != _MAGIC:
-            raise damaged(segment.directory, "it has no header of ours")
-        if version != values.FORMAT:
-            raise damaged(segment.directory, f"it has format {version}, and this version reads {values.FORMAT}")
-        if (stream, partitions) != (self.stream, self.partitions):
+        header = read_header(segment)
+        if (header.stream, header.partitions) != (self.stream, self.partitions):
             raise damaged(
                 segment.directory,
-                f"it belongs to stream {stream!r} with {partitions} partitions, "
+                f"it belongs to stream {header.stream!r} with {header.partitions} partitions, "
                 f"not to {self.stream!r} with {self.partitions}",
             )
-        return str(writer)
+        return header.writer
 
     def _note_floor(self, text: str) -> None:
         name, _, offset = text.rpartition(".")
