@@ -67,6 +67,7 @@ def settings(
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
       holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
       holons log ls DIR              [dim]# the streams below a directory[/dim]
+      holons why app.py:job 3000000  [dim]# which rows made this window's value[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
     """
     context.ensure_object(Settings).debug = debug
@@ -174,6 +175,32 @@ def sim(
     chosen = the_sim.setups(job, inputs or [], rows, nodes=nodes, replicas=replicas, kinds=wanted)
     numbers = the_sim.parse_seeds(seeds)
     if not the_sim.main(chosen, numbers, workers=workers, shrinking=shrink, trace=trace, json_file=json_file):
+        raise typer.Exit(code=1)
+
+
+@app.command()
+def why(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="APP.py:NAME or package.module:NAME.")],
+    window: Annotated[str, typer.Argument(metavar="WINDOW", help="Its start: microseconds, or 2026-07-01T12:00:00.")],
+    directory: Annotated[Path, typer.Option("--log", metavar="DIR", help="Where the job's streams are.")] = Path(),
+    channel: Annotated[str | None, typer.Option(help="Only windows whose rows go to this channel.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only the session of this key.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Tell which partitions, offsets and contributions made a window's value.
+
+    Runs the program once more over its input log, and notes what goes into the
+    window. Then compares with what nodes have sealed, as far as that is still there.
+
+    [bold]Examples[/bold]
+
+      holons why app.py:job 3000000 --log DIR
+      holons why app.py:job 2026-07-01T12:00:00 --log DIR --channel on_window
+      holons why app.py:job 3000000 --json - | jq '.[].contributions'
+    """
+    from holons.cli import why as the_why
+
+    if not the_why.main(job, window, directory, channel=channel, key=key, json_file=json_file):
         raise typer.Exit(code=1)
 
 

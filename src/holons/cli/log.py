@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+import numpy as np
 import pyarrow.compute as pc
 from rich import box
 from rich.console import Console
@@ -18,6 +19,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from holons.algebra import Keyed
 from holons.cli.messages import in_words
 from holons.errors import BadInput, HolonsError
 from holons.streams import Chunk, LmdbLog, LmdbSharedLog, StreamDescription, describe, streams_in
@@ -348,10 +350,23 @@ def _lines(file: Path) -> Iterator[TextIO]:
 
 
 def _write(file: TextIO, record: dict[str, Any]) -> None:
-    file.write(json.dumps(record, default=_plain) + "\n")
+    file.write(json.dumps(plain(record)) + "\n")
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
+    """A value as JSON can hold it: bytes in hexadecimal, times as ISO 8601, sets sorted, keys of maps as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Keyed):
+        value = value.to_dict()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return [plain(item) for item in sorted(value, key=repr)]
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
     if isinstance(value, bytes):
         return value.hex()
     return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
