@@ -36,7 +36,7 @@ app.add_typer(log, name="log")
 
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write this for machines instead ([bold]-[/bold]: stdout)."),
+    typer.Option("--json", metavar="FILE", help="Write it for machines ([bold]-[/bold]: stdout)."),
 ]
 
 
@@ -131,7 +131,7 @@ def kernels(
 @app.command()
 def sim(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="APP.py:NAME, package.module:NAME, or a scenario of ours.")
+        str | None, typer.Argument(metavar="JOB", help="APP.py:NAME, package.module:NAME, or a scenario of ours.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="17, 0:1000 (without 1000), or 3,7,20:30.")] = "0:100",
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes there are at first.")] = 3,
@@ -213,7 +213,7 @@ Offset = Annotated[int | None, typer.Option(min=0, help="From this offset on.")]
 
 @log.command("ls")
 def log_ls(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to look.")] = Path(),
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look.")] = Path(),
     json_file: JsonFile = None,
 ) -> None:
     """List the streams below a directory: kind, partitions, rows and marks or messages, bytes, writers.
