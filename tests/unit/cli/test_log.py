@@ -149,6 +149,13 @@ def test_a_trimmed_stream_begins_later(site: Path):
     assert describe(site / "input", "bids").extents == {0: (2, 4), 1: (0, 1)}
 
 
+def test_a_stream_that_this_process_has_open_can_be_described(site: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(site)
+    with LmdbLog(site / "input", "bids", 2, "reader#1") as log:
+        assert log.end(1) == 1
+        assert describe("input", "bids").entries == 5
+
+
 def test_a_damaged_stream_is_told_and_hides_no_other(site: Path, capsys: pytest.CaptureFixture[str]):
     (data,) = (site / "input").rglob("data.mdb")
     data.write_bytes(data.read_bytes()[:100])

@@ -41,7 +41,7 @@ class StreamDescription:
 
 def describe(directory: Path | str, stream: str) -> StreamDescription:
     """What there is of a stream; how many partitions it has comes from the log's own header."""
-    path = Path(directory) / f"stream.{stem(stream)}"
+    path = Path(directory).resolve() / f"stream.{stem(stream)}"  # LMDB must not be opened twice, by two names
     if not path.is_dir():
         raise BadInput(f"there is no stream {stream!r} in {directory}", hint="holons log ls shows those there are")
     held = StreamDirectory(Path(directory), stream, _partitions(path), SystemClock())
