@@ -12,7 +12,7 @@ from holons.node import Settings
 
 TWICE = Settings(replicas=2, rows_max=7, snapshot_deltas=4, poison_deaths=100)
 SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50"))
-"""`make sim` tries 2,000."""
+"""`holons sim` tries more of them, and draws from more kinds of faults."""
 
 
 @pytest.mark.parametrize("block", range(5))
@@ -27,6 +27,13 @@ def test_outputs_survive_all_faults(name, block):
 def test_outputs_survive_all_faults_with_two_copies_of_everything(name):
     for seed in range(SEEDS // 5):
         outcome = simulated(name, seed, settings=TWICE, nodes=4)
+        assert not outcome.problem, str(outcome)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_outputs_survive_faults_of_all_kinds(name):
+    for seed in range(SEEDS // 5):
+        outcome = simulated(name, seed, kinds=tuple(Kind), nodes=4)
         assert not outcome.problem, str(outcome)
 
 

@@ -36,7 +36,7 @@ app.add_typer(log, name="log")
 
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write this for machines instead ([bold]-[/bold]: stdout)."),
+    typer.Option("--json", metavar="FILE", help="Write it for machines ([bold]-[/bold]: stdout)."),
 ]
 
 
@@ -67,6 +67,7 @@ def settings(
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
       holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
       holons log ls DIR              [dim]# the streams below a directory[/dim]
+      holons why app.py:job 3000000  [dim]# which rows made this window's value[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
     """
     context.ensure_object(Settings).debug = debug
@@ -181,7 +182,7 @@ def kernels(
 @app.command()
 def sim(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="APP.py:NAME, package.module:NAME, or a scenario of ours.")
+        str | None, typer.Argument(metavar="JOB", help="APP.py:NAME, package.module:NAME, or a scenario of ours.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="17, 0:1000 (without 1000), or 3,7,20:30.")] = "0:100",
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes there are at first.")] = 3,
@@ -226,6 +227,122 @@ def sim(
     numbers = the_sim.parse_seeds(seeds)
     if not the_sim.main(chosen, numbers, workers=workers, shrinking=shrink, trace=trace, json_file=json_file):
         raise typer.Exit(code=1)
+
+
+@app.command()
+def why(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="APP.py:NAME or package.module:NAME.")],
+    window: Annotated[str, typer.Argument(metavar="WINDOW", help="Its start: microseconds, or 2026-07-01T12:00:00.")],
+    directory: Annotated[Path, typer.Option("--log", metavar="DIR", help="Where the job's streams are.")] = Path(),
+    channel: Annotated[str | None, typer.Option(help="Only windows whose rows go to this channel.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only the session of this key.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Tell which partitions, offsets and contributions made a window's value.
+
+    Runs the program once more over its input log, and notes what goes into the
+    window. Then compares with what nodes have sealed, as far as that is still there.
+
+    [bold]Examples[/bold]
+
+      holons why app.py:job 3000000 --log DIR
+      holons why app.py:job 2026-07-01T12:00:00 --log DIR --channel on_window
+      holons why app.py:job 3000000 --json - | jq '.[].contributions'
+    """
+    from holons.cli import why as the_why
+
+    if not the_why.main(job, window, directory, channel=channel, key=key, json_file=json_file):
+        raise typer.Exit(code=1)
+
+
+LogDirectory = Annotated[Path, typer.Option("--log", metavar="DIR", help="Where the streams are.")]
+Stream = Annotated[str, typer.Argument(metavar="STREAM", help="A name that `holons log ls` shows, or its last part.")]
+Count = Annotated[int, typer.Option("-n", "--count", min=1, help="How many of each partition, or of each writer.")]
+Partition = Annotated[int | None, typer.Option(min=0, help="Only this partition.")]
+Offset = Annotated[int | None, typer.Option(min=0, help="From this offset on.")]
+
+
+@log.command("ls")
+def log_ls(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look.")] = Path(),
+    json_file: JsonFile = None,
+) -> None:
+    """List the streams below a directory: kind, partitions, rows and marks or messages, bytes, writers.
+
+    [bold]Examples[/bold]
+
+      holons log ls
+      holons log ls /var/lib/holons --json -
+    """
+    from holons.cli import log as the_log
+
+    if not the_log.ls(directory, json_file):
+        raise typer.Exit(code=1)
+
+
+@log.command("head")
+def log_head(
+    stream: Stream,
+    directory: LogDirectory = Path(),
+    count: Count = 10,
+    partition: Partition = None,
+    offset: Offset = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the first rows of a stream, or from an offset on; of a shared one, its messages in words.
+
+    [bold]Examples[/bold]
+
+      holons log head bids --log DIR
+      holons log head input/bids -n 3 --partition 1 --offset 5000
+      holons log head shared/control --json - | jq .message
+    """
+    from holons.cli import log as the_log
+
+    where: dict[str, Any] = {"partition": partition, "offset": offset}
+    the_log.show(directory, stream, count=count, **where, from_end=False, follow=False, json_file=json_file)
+
+
+@log.command("tail")
+def log_tail(
+    stream: Stream,
+    directory: LogDirectory = Path(),
+    count: Count = 10,
+    partition: Partition = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Then go on as more comes, until Ctrl-C.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the last rows of a stream, and perhaps whatever follows.
+
+    [bold]Examples[/bold]
+
+      holons log tail bids --log DIR
+      holons log tail output-shares/on_window --follow
+      holons log tail shared/beats -n 1
+    """
+    from holons.cli import log as the_log
+
+    where: dict[str, Any] = {"partition": partition, "offset": None}
+    the_log.show(directory, stream, count=count, **where, from_end=True, follow=follow, json_file=json_file)
+
+
+@log.command("stat")
+def log_stat(
+    stream: Stream,
+    directory: LogDirectory = Path(),
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the event times.")] = "ts",
+    json_file: JsonFile = None,
+) -> None:
+    """Tell of each partition where it starts and ends, how many rows and marks it has, and over which times.
+
+    [bold]Examples[/bold]
+
+      holons log stat bids --log DIR
+      holons log stat bids --time date_time --json -
+    """
+    from holons.cli import log as the_log
+
+    the_log.stat(directory, stream, time, json_file)
 
 
 @app.command()

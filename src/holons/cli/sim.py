@@ -31,6 +31,8 @@ OWN_ROWS = 200
 """How many rows of each file are used for a user's own job."""
 _CHUNK_SEEDS = 5
 _TRACE_LINES = 25
+_TOLD_MAX = 3
+"""How many divergences of a scenario are shrunk and told at length; a job that always diverges would take all day."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,11 @@ class Tally:
     def virtual_s(self) -> float:
         return sum(one.outcome.finished_s for one in self.seen)
 
+    def shrink(self, most: int) -> None:
+        """Shrinks the first divergences."""
+        for one in self.divergences[:most]:
+            self.seen[self.seen.index(one)] = shrunk(self.setup, one)
+
     def seeds_per_s(self, workers: int) -> float:
         return len(self.seen) * workers / self.busy_s if self.busy_s else 0.0
 
@@ -158,42 +165,41 @@ def setups(job: str | None, inputs: Sequence[str], rows: int | None, **options: 
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def run_seeds(setup: Setup, seeds: Sequence[int], *, shrinking: bool, trace: bool) -> tuple[list[Seen], float]:
+def run_seeds(setup: Setup, seeds: Sequence[int], *, trace: bool) -> tuple[list[Seen], float]:
     """Some seeds, one after the other; and how long that took."""
     began_s = time.perf_counter()
     seen = []
     for seed in seeds:
         jobs, streams, expected = setup.prepared(seed)
         outcome = simulate(jobs, streams, expected, seed, **setup.options())
-        if not outcome.problem:
-            seen.append(Seen(outcome if trace else replace(outcome, trace=())))
-            continue
-        fewer = shrink(jobs, streams, expected, outcome, **setup.options()) if shrinking else None
-        seen.append(Seen(outcome, fewer))
+        seen.append(Seen(outcome if trace or outcome.problem else replace(outcome, trace=())))
     return seen, time.perf_counter() - began_s
+
+
+def shrunk(setup: Setup, seen: Seen) -> Seen:
+    """A divergence, with as few faults as it takes."""
+    jobs, streams, expected = setup.prepared(seen.outcome.seed)
+    return replace(seen, shrunk=shrink(jobs, streams, expected, seen.outcome, **setup.options()))
 
 
 def _worker_starts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says what was seen
 
 
-def run_all(
-    tallies: Sequence[Tally], seeds: Sequence[int], *, workers: int, shrinking: bool, trace: bool
-) -> Generator[int, None, None]:
+def run_all(tallies: Sequence[Tally], seeds: Sequence[int], *, workers: int, trace: bool) -> Generator[int, None, None]:
     """Runs everything, filling the tallies; yields how many seeds have been added."""
     chunks = [(tally, seeds[at : at + _CHUNK_SEEDS]) for tally in tallies for at in range(0, len(seeds), _CHUNK_SEEDS)]
-    options = {"shrinking": shrinking, "trace": trace}
     if workers == 1:
         for tally, chunk in chunks:
             for seed in chunk:
-                yield _note(tally, *run_seeds(tally.setup, [seed], **options))
+                yield _note(tally, *run_seeds(tally.setup, [seed], trace=trace))
         return
     others = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker_starts)
     try:
         pending: dict[Future[tuple[list[Seen], float]], Tally] = {
-            pool.submit(run_seeds, tally.setup, chunk, **options): tally for tally, chunk in chunks
+            pool.submit(run_seeds, tally.setup, chunk, trace=trace): tally for tally, chunk in chunks
         }
         for done in as_completed(pending):
             yield _note(pending[done], *done.result())
@@ -226,15 +232,15 @@ def main(
     with (
         _progress(console, len(seeds) * len(tallies)) as advance,
         suppress(KeyboardInterrupt),
-        closing(run_all(tallies, seeds, workers=workers, shrinking=shrinking, trace=trace)) as running,
+        closing(run_all(tallies, seeds, workers=workers, trace=trace)) as running,
     ):
         for count in running:
             advance(count, sum(len(tally.divergences) for tally in tallies))
         finished = True
     for tally in tallies:
-        for one in sorted(tally.seen, key=lambda one: one.outcome.seed):
-            if one.outcome.problem or trace:
-                console.print(_story(tally.setup, one, whole=trace), soft_wrap=True)
+        if shrinking and finished:
+            tally.shrink(_TOLD_MAX)
+        _tell(tally, console, trace=trace)
     if not finished:
         console.print("[yellow]Interrupted: this is what was seen so far.[/]")
     console.print(_summary(tallies, workers))
@@ -257,6 +263,15 @@ def _progress(console: Console, total: int) -> Iterator[Any]:
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _tell(tally: Tally, console: Console, *, trace: bool) -> None:
+    told = sorted(tally.seen, key=lambda one: one.outcome.seed) if trace else tally.divergences[:_TOLD_MAX]
+    for one in told:
+        console.print(_story(tally.setup, one, whole=trace), soft_wrap=True)
+    if not trace and len(tally.divergences) > len(told):
+        rest = ", ".join(str(one.outcome.seed) for one in tally.divergences[len(told) :])
+        console.print(f"{tally.setup.name}: also seeds {rest}\n", markup=False, highlight=False, soft_wrap=True)
 
 
 def _story(setup: Setup, seen: Seen, *, whole: bool) -> Group:
@@ -326,7 +341,7 @@ def _divergence(setup: Setup, seen: Seen) -> dict[str, object]:
         "seed": seen.outcome.seed,
         "problem": seen.outcome.problem,
         "faults": [str(fault) for fault in seen.outcome.faults],
-        "faults_needed": [str(fault) for fault in told.faults],
+        "faults_needed": None if seen.shrunk is None else [str(fault) for fault in seen.shrunk.faults],
         "trace": list(told.trace),
         "command": setup.command(seen.outcome.seed),
     }

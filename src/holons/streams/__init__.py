@@ -7,7 +7,7 @@ from holons.streams.deduplicating import DeduplicatingReader
 from holons.streams.files import ByColumn, Progress, load, read_csv, read_json_lines, read_parquet
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
-from holons.streams.lmdb import LmdbLog, LmdbSharedLog, partitions_in, streams_in
+from holons.streams.lmdb import LmdbLog, LmdbSharedLog, StreamDescription, describe, partitions_in, streams_in
 from holons.streams.log import Chunk, Log
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
@@ -34,6 +34,8 @@ __all__ = [
     "Positioned",
     "Progress",
     "SharedLog",
+    "StreamDescription",
+    "describe",
     "load",
     "partitions_in",
     "read_csv",

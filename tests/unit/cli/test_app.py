@@ -62,7 +62,16 @@ def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]
         assert word in told
 
 
-@pytest.mark.parametrize("command", [["demo"], ["bench", "kernels"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["demo"],
+        ["bench", "kernels"],
+        ["sim"],
+        ["why"],
+        *(["log", name] for name in ("ls", "head", "tail", "stat")),
+    ],
+)
 def test_each_command_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]):
     assert run(*command, "--help") == 0
     assert f"holons {' '.join(command)}" in capsys.readouterr().out.split("Examples")[1]

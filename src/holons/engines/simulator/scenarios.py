@@ -138,9 +138,13 @@ class Prepared(NamedTuple):
     expected: dict[str, Collected]
 
 
-@cache
 def prepared(name: str, variant: int, rows: int = ROWS) -> Prepared:
-    """One variant of a scenario."""
+    """One variant of a scenario; made once."""
+    return _prepared(name, variant, rows)
+
+
+@cache
+def _prepared(name: str, variant: int, rows: int) -> Prepared:
     given: dict[str, list[Partition]] = {}
     for one in SCENARIOS[name].values():
         given |= streams(one.job, one.make, one.span_s, seed=variant, rows=rows)

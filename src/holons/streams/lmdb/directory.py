@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from holons import codec
@@ -53,6 +54,21 @@ class Header(NamedTuple):
         return {values.key(values.HEADER_PARTITION, 0): values.value(values.HEADER, values.HEADER_PARTITION, 0, body)}
 
 
+def read_header(segment: Segment) -> Header:
+    """What a segment says of itself, checked to be ours."""
+    try:
+        body = segment.header()
+        fields: Any = (None,) * 5 if body is None else codec.decode(body)
+        magic, version, stream, partitions, writer = fields
+    except (CodecError, TypeError, ValueError) as error:
+        raise damaged(segment.directory, f"its header cannot be read: {error}") from error
+    if magic != _MAGIC:
+        raise damaged(segment.directory, "it has no header of ours")
+    if version != values.FORMAT:
+        raise damaged(segment.directory, f"it has format {version}, and this version reads {values.FORMAT}")
+    return Header(stream, partitions, str(writer))
+
+
 def stem(name: str) -> str:
     """A name as a part of a file's name; `name_of` turns it back.
 
@@ -81,14 +97,11 @@ def streams_in(directory: Path | str) -> list[str]:
 
 
 def partitions_in(directory: Path | str, stream: str) -> int | None:
-    """How many partitions a stream has, as its segments say; None if nothing was ever written to it."""
-    path = Path(os.path.realpath(directory)) / f"stream.{stem(stream)}"
+    """How many partitions a stream has, as its segments say, 0 for a shared one; None if there is nothing of it."""
+    path = Path(os.path.realpath(directory)) / f"stream.{stem(stream)}"  # LMDB must not be opened twice, by two names
     for segment in sorted(path.glob("segment.*")):
-        try:
-            body = Segment(segment, 0, SystemClock()).header()
-        except SegmentGone:
-            continue
-        return None if body is None else Header(*codec.decode(body)[2:]).partitions
+        with suppress(SegmentGone):  # trimmed just now
+            return read_header(Segment(segment, 0, SystemClock())).partitions
     return None
 
 
@@ -215,22 +228,14 @@ class StreamDirectory:
         return segment
 
     def _check_header(self, segment: Segment) -> str:
-        try:
-            body = segment.header()
-            magic, version, stream, partitions, writer = (None,) * 5 if body is None else codec.decode(body)
-        except (CodecError, TypeError, ValueError) as error:
-            raise damaged(segment.directory, f"its header cannot be read: {error}") from error
-        if magic != _MAGIC:
-            raise damaged(segment.directory, "it has no header of ours")
-        if version != values.FORMAT:
-            raise damaged(segment.directory, f"it has format {version}, and this version reads {values.FORMAT}")
-        if (stream, partitions) != (self.stream, self.partitions):
+        header = read_header(segment)
+        if (header.stream, header.partitions) != (self.stream, self.partitions):
             raise damaged(
                 segment.directory,
-                f"it belongs to stream {stream!r} with {partitions} partitions, "
+                f"it belongs to stream {header.stream!r} with {header.partitions} partitions, "
                 f"not to {self.stream!r} with {self.partitions}",
             )
-        return str(writer)
+        return header.writer
 
     def _note_floor(self, text: str) -> None:
         name, _, offset = text.rpartition(".")

@@ -1,0 +1,372 @@
+"""`holons log`: look into the streams below a directory."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import pyarrow.compute as pc
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from holons.algebra import Keyed
+from holons.cli.messages import in_words
+from holons.errors import BadInput, HolonsError
+from holons.streams import Chunk, LmdbLog, LmdbSharedLog, StreamDescription, describe, streams_in
+from holons.windows import instant_text
+
+_READER = "holons-log#1"  # costs nothing: it never writes
+_READ_ROWS = 100_000
+_FOLLOW_S = 0.2
+
+
+class Place(NamedTuple):
+    """A stream, and where it is."""
+
+    directory: Path
+    stream: str
+    label: str
+    """What `ls` calls it: its directory below the one that was looked at, and its name."""
+
+
+class Entry(NamedTuple):
+    """A row, a mark or a message, and where it is: in a partition, or among its writer's own."""
+
+    place: int | str
+    offset: int
+    row: dict[str, Any] | None = None
+    mark: int | None = None
+    message: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """For machines."""
+        if self.message is not None:
+            return {"writer": self.place, "position": self.offset, "message": self.message}
+        what = {"mark": self.mark} if self.row is None else {"row": self.row}
+        return {"partition": self.place, "offset": self.offset, **what}
+
+
+def places(root: Path) -> list[Place]:
+    """All streams below a directory, in the order of their labels."""
+    if not root.is_dir():
+        raise BadInput(f"there is no directory {root}", hint="name the directory that nodes and producers were given")
+    directories = sorted({path.parent for path in root.rglob("stream.*") if path.is_dir()})
+    found = [
+        Place(directory, stream, (directory.relative_to(root) / stream).as_posix())
+        for directory in directories
+        for stream in streams_in(directory)
+    ]
+    return sorted(found, key=lambda place: place.label)
+
+
+def find(root: Path, name: str) -> Place:
+    """The one stream that goes by this name, or by the end of its label."""
+    there = places(root)
+    exact = [place for place in there if place.label == name]
+    found = exact or [place for place in there if f"/{place.label}".endswith(f"/{name}")]
+    if len(found) == 1:
+        return found[0]
+    labels = ", ".join(place.label for place in (found or there)[:10])
+    if found:
+        raise BadInput(f"{name!r} could be one of {len(found)} streams", hint=f"say which: {labels}")
+    hint = f"there is {labels}" if there else f"there are no streams below {root}: name their directory with --log"
+    raise BadInput(f"there is no stream {name!r} below {root}", hint=hint)
+
+
+# --- ls and stat ------------------------------------------------------------------------------------------------------
+
+
+def ls(root: Path, json_file: Path | None) -> bool:
+    """All streams below a directory; False if one of them is damaged."""
+    told: list[tuple[Place, StreamDescription | HolonsError]] = []
+    for place in places(root):
+        try:
+            told.append((place, describe(place.directory, place.stream)))
+        except HolonsError as error:
+            told.append((place, error))
+    if json_file is not None:
+        with _lines(json_file) as file:
+            for place, one in told:
+                _write(file, _ls_record(place, one))
+    else:
+        _show_ls(root, told)
+    return not any(isinstance(one, HolonsError) for _, one in told)
+
+
+def _ls_record(place: Place, one: StreamDescription | HolonsError) -> dict[str, Any]:
+    if isinstance(one, HolonsError):
+        return {"stream": place.label, "error": str(one)}
+    return {
+        "stream": place.label,
+        "kind": "shared" if one.shared else "rows",
+        "partitions": one.partitions,
+        "entries": one.entries,
+        "bytes": one.bytes_on_disk,
+        "writers": list(one.writers),
+    }
+
+
+def _show_ls(root: Path, told: Sequence[tuple[Place, StreamDescription | HolonsError]]) -> None:
+    console = Console()
+    if not told:
+        console.print(f"There are no streams below {root}.", markup=False)
+        return
+    table = Table(title=f"Streams below {root}", title_justify="left")
+    table.add_column("stream")
+    table.add_column("kind")
+    for column in ("partitions", "entries", "on disk"):
+        table.add_column(column, justify="right")
+    table.add_column("writers")
+    for place, one in told:
+        if isinstance(one, HolonsError):
+            table.add_row(escape(place.label), "[red]damaged[/]", "", "", "", escape(one.message))
+            continue
+        partitions = "" if one.shared else str(one.partitions)
+        kind = "shared" if one.shared else "rows"
+        size = decimal(one.bytes_on_disk)
+        table.add_row(escape(place.label), kind, partitions, f"{one.entries:,}", size, escape(_few(one.writers)))
+    console.print(table)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def stat(root: Path, name: str, time_column: str, json_file: Path | None) -> None:
+    """Each partition, or each writer, of a stream."""
+    place = find(root, name)
+    one = describe(place.directory, place.stream)
+    records = [_shared_stat(one, writer) for writer in one.extents] if one.shared else []
+    if not one.shared:
+        with LmdbLog(place.directory, place.stream, one.partitions, _READER) as log:
+            records = [_stat(log, partition, time_column) for partition in range(one.partitions)]
+    if json_file is not None:
+        with _lines(json_file) as file:
+            for record in records:
+                _write(file, record)
+        return
+    console = Console()
+    console.print(f"{place.label}: {decimal(one.bytes_on_disk)} on disk", markup=False, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD)
+    columns = ["writer", "start", "end"] if one.shared else [*_STAT, f"first {time_column}", f"last {time_column}"]
+    for column in columns:
+        table.add_column(column, justify="left" if column == "writer" else "right")
+    for record in records:
+        table.add_row(*(_cell(key, value) for key, value in record.items()))
+    console.print(table)
+
+
+_STAT = ("partition", "start", "end", "rows", "marks", "bytes")
+
+
+def _cell(key: str, value: object) -> str:
+    if value is None:
+        return ""
+    if key in ("first", "last"):
+        return instant_text(value // 1000 * 1000) if isinstance(value, int) else str(value)  # the rest is in --json
+    return decimal(int(str(value))) if key == "bytes" else escape(str(value))
+
+
+def _shared_stat(one: StreamDescription, writer: int | str) -> dict[str, Any]:
+    return {"writer": writer, "start": one.extents[writer].first, "end": one.extents[writer].end}
+
+
+def _stat(log: LmdbLog, partition: int, time_column: str) -> dict[str, Any]:
+    start, end = log.start(partition), log.end(partition)
+    rows = marks = size = 0
+    first: Any = None
+    last: Any = None
+    for chunk in _chunks(log, partition, start, end):
+        if chunk.rows is None:
+            marks += 1
+            continue
+        rows, size = rows + chunk.length, size + chunk.rows.nbytes
+        if time_column in chunk.rows.schema.names:
+            low, high = pc.min_max(chunk.rows.column(time_column)).as_py().values()
+            first = low if first is None else first if low is None else min(first, low)
+            last = high if last is None else last if high is None else max(last, high)
+    numbers = (partition, start, end, rows, marks, size)
+    return {**dict(zip(_STAT, numbers, strict=True)), "first": first, "last": last}
+
+
+# --- head and tail ----------------------------------------------------------------------------------------------------
+
+
+def show(
+    root: Path,
+    name: str,
+    *,
+    count: int,
+    partition: int | None,
+    offset: int | None,
+    from_end: bool,
+    follow: bool,
+    json_file: Path | None,
+) -> None:
+    """Some entries of each partition, or of each writer; then, if so wanted, whatever follows."""
+    place = find(root, name)
+    one = describe(place.directory, place.stream)
+    _check_partition(one, place, partition)
+    begin: dict[int | str, int] = {}
+    until: dict[int | str, int] = {}
+    for key, extent in one.extents.items():
+        if partition in (None, key):
+            first = extent.end - count if from_end else extent.first
+            begin[key] = max(extent.first, first if offset is None else offset)
+            until[key] = extent.end if from_end and follow else min(extent.end, begin[key] + count)
+    entries = list(_entries(place, one, begin, until))
+    if json_file is not None:
+        with _lines(json_file) as file:
+            for entry in entries:
+                _write(file, entry.record())
+            for entry in _following(place, one, until) if follow else ():
+                _write(file, entry.record())
+                file.flush()
+        return
+    console = Console()
+    if entries or not follow:
+        console.print(f"{place.label}: {one.entries:,} entries", markup=False, highlight=False)
+        console.print(_table(one, entries))
+    for entry in _following(place, one, until) if follow else ():
+        console.print(_line(entry), markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_partition(one: StreamDescription, place: Place, partition: int | None) -> None:
+    if partition is None:
+        return
+    if one.shared:
+        raise BadInput(f"{place.label} has no partitions: it is shared by its writers", hint="leave --partition out")
+    if partition >= one.partitions:
+        raise BadInput(f"{place.label} has no partition {partition}", hint=f"0 to {one.partitions - 1}")
+
+
+def _entries(
+    place: Place, one: StreamDescription, begin: dict[int | str, int], until: dict[int | str, int]
+) -> Iterator[Entry]:
+    if one.shared:
+        with LmdbSharedLog(place.directory, place.stream, _READER) as shared:
+            for writer, at in begin.items():
+                others = {name: extent.end for name, extent in one.extents.items() if name != writer}
+                cursor = {str(name): end for name, end in others.items()} | {str(writer): at}
+                for message in shared.read(cursor, max(0, until[writer] - at)):
+                    if message.writer == writer:
+                        told = in_words(place.stream, message.data)
+                        yield Entry(message.writer, message.position, message=told)
+        return
+    with LmdbLog(place.directory, place.stream, one.partitions, _READER) as log:
+        for partition, at in begin.items():
+            assert isinstance(partition, int)
+            for chunk in _chunks(log, partition, at, until[partition]):
+                yield from _of_chunk(partition, chunk)
+
+
+def _chunks(log: LmdbLog, partition: int, at: int, end: int) -> Iterator[Chunk]:
+    while at < end:
+        chunks = log.read(partition, at, min(end - at, _READ_ROWS))
+        if not chunks:
+            return
+        yield from chunks
+        at = chunks[-1].offset + chunks[-1].length
+
+
+def _of_chunk(partition: int, chunk: Chunk) -> Iterator[Entry]:
+    if chunk.rows is None:
+        yield Entry(partition, chunk.offset, mark=chunk.mark)
+        return
+    for place, row in enumerate(chunk.rows.to_pylist()):
+        yield Entry(partition, chunk.offset + place, row=row)
+
+
+def _following(place: Place, one: StreamDescription, begin: dict[int | str, int]) -> Iterator[Entry]:
+    """What comes from now on, until Ctrl-C."""
+    at = dict(begin)
+    with suppress(KeyboardInterrupt):
+        while True:
+            now = describe(place.directory, place.stream)
+            until = {key: extent.end for key, extent in now.extents.items() if key in at or one.shared}
+            yield from _entries(place, now, {key: at.get(key, now.extents[key].first) for key in until}, until)
+            at |= until
+            time.sleep(_FOLLOW_S)
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _table(one: StreamDescription, entries: Sequence[Entry]) -> Table:
+    table = Table()
+    if one.shared:
+        table.add_column("writer")
+        table.add_column("position", justify="right")
+        table.add_column("message")
+        for entry in entries:
+            table.add_row(escape(str(entry.place)), str(entry.offset), escape(entry.message or ""))
+        return table
+    names = list(dict.fromkeys(name for entry in entries for name in entry.row or ())) or [""]
+    numbers = {
+        name for name in names if all(isinstance((entry.row or {}).get(name, 0), int | float) for entry in entries)
+    }
+    table.add_column("partition", justify="right")
+    table.add_column("offset", justify="right")
+    for name in names:
+        table.add_column(escape(name), justify="right" if name in numbers else "left")
+    for entry in entries:
+        if entry.row is None:
+            cells = [f"[dim]mark: {instant_text(entry.mark or 0)}[/]"]
+        else:
+            cells = [escape(_text(entry.row.get(name))) for name in names]
+        table.add_row(str(entry.place), str(entry.offset), *cells)
+    return table
+
+
+def _line(entry: Entry) -> str:
+    if entry.message is not None:
+        return f"{entry.place} {entry.offset}: {entry.message}"
+    if entry.row is None:
+        return f"{entry.place}:{entry.offset} mark: {instant_text(entry.mark or 0)}"
+    return f"{entry.place}:{entry.offset} " + " ".join(f"{name}={_text(value)}" for name, value in entry.row.items())
+
+
+def _text(value: object) -> str:
+    return "null" if value is None else str(value)
+
+
+@contextmanager
+def _lines(file: Path) -> Iterator[TextIO]:
+    if str(file) == "-":
+        yield sys.stdout
+    else:
+        with file.open("w") as opened:
+            yield opened
+
+
+def _write(file: TextIO, record: dict[str, Any]) -> None:
+    file.write(json.dumps(plain(record)) + "\n")
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
+    """A value as JSON can hold it: bytes in hexadecimal, times as ISO 8601, sets sorted, keys of maps as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Keyed):
+        value = value.to_dict()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return [plain(item) for item in sorted(value, key=repr)]
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)

@@ -1,0 +1,56 @@
+"""What nodes tell each other, in plain words."""
+
+from __future__ import annotations
+
+from holons.errors import CodecError
+from holons.node.messages import Beat, Claim, Control, Running, Submitted, decode_beat, decode_control
+from holons.wcrdt import Delta
+from holons.windows import instant_text
+
+
+def in_words(stream: str, data: bytes) -> str:
+    """A message of a shared stream; the stream's name says what it is, and of others there is only the size to tell.
+
+    >>> in_words("notes", b"hello")
+    "5 bytes: b'hello'"
+    """
+    try:
+        if stream == "beats":
+            return _beat(decode_beat(data))
+        if stream == "control":
+            return _control(decode_control(data))
+        if stream.startswith("sync"):
+            return _delta(Delta.decode(data))
+    except CodecError as error:
+        return f"{len(data)} bytes that are {error.message}"
+    return f"{len(data)} bytes: {data[:40]!r}"
+
+
+def _control(message: Control) -> str:
+    if isinstance(message, Claim):
+        return (
+            f"{message.node} takes partition {message.partition} of {message.job} "
+            f"(slot {message.slot}, epoch {message.epoch})"
+        )
+    if isinstance(message, Submitted):
+        after = f", taking over from {message.after}" if message.after else ""
+        return f"{message.id} is submitted, over {message.partitions} partitions{after}"
+    return f"{message.job} is stopped: {message.kind}: {message.reason}"
+
+
+def _beat(beat: Beat) -> str:
+    running = "; ".join(_running(one) for one in beat.running) or "runs nothing"
+    return f"beat {beat.sequence}{', leaving' if beat.leaving else ''}: {running}"
+
+
+def _running(one: Running) -> str:
+    state = " (parked)" if one.parked else " (idle)" if one.idle else " (held)" if one.held else ""
+    return f"{one.job}/{one.partition} at {one.offset}{state}"
+
+
+def _delta(delta: Delta) -> str:
+    size = sum(len(seal.payload) for seal in delta.seals)
+    what = f"{len(delta.seals)} panes, {size} bytes" if delta.seals else "nothing in it"
+    stage = f" of stage {delta.stage}" if delta.stage else ""
+    start, end = instant_text(delta.start), instant_text(delta.end)
+    return f"partition {delta.partition}{stage} sealed ({start}, {end}]: {what}"

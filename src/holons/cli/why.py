@@ -1,0 +1,176 @@
+"""`holons why`: which rows made a window's value."""
+
+from __future__ import annotations
+
+import datetime
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from holons.algebra import Keyed
+from holons.cli.app import write_records
+from holons.cli.jobs import load_job
+from holons.cli.log import find, places, plain
+from holons.engines.site import Site
+from holons.engines.why import Explanation, SealedByNodes, why
+from holons.errors import BadInput
+from holons.node import partitions_of
+from holons.program import Job
+from holons.store import DirectoryStore
+from holons.streams import LmdbLog, LmdbSharedLog, Log, describe
+from holons.windows import instant
+
+_READER = "holons-why#1"  # costs nothing: it never writes
+_VALUE_CHARACTERS = 48
+_ROWS_SHOWN = 20
+_VERDICTS = {
+    "agrees": "[green]agrees[/]",
+    "differs": "[bold red]differs[/]",
+    "trimmed": "[dim]already trimmed[/]",
+    "not sealed": "[dim]not sealed yet[/]",
+    None: "",
+}
+
+
+def main(text: str, window: str, root: Path, *, channel: str | None, key: str | None, json_file: Path | None) -> bool:
+    """Explains a window; False if nodes have sealed something else."""
+    job, start = load_job(text), parse_start(window)
+    with ExitStack() as opened:
+        logs = _inputs(job, root, opened)
+        sealed = _sealed(job, len(partitions_of(job, logs.__getitem__)), root, opened)
+        wanted: int | str | None = int(key) if key is not None and key.lstrip("-").isdigit() else key
+        found = why(job, logs, start, channel=channel, key=wanted, sealed=sealed)
+    if json_file is not None:
+        write_records([record(one) for one in found], json_file)
+    else:
+        console = Console()
+        for one in found:
+            console.print(_told(one))
+    return not any(part.sealed == "differs" for one in found for part in one.contributions)
+
+
+def parse_start(text: str) -> int:
+    """Microseconds, or a time as ISO 8601 writes it; without a zone it is UTC."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        return instant(datetime.datetime.fromisoformat(text))
+    except ValueError:
+        raise BadInput(f"{text!r} is no moment", hint="whole microseconds since 1970, or 2026-07-01T12:00:00") from None
+
+
+def _inputs(job: Job, root: Path, opened: ExitStack) -> dict[str, Log]:
+    logs: dict[str, Log] = {}
+    for given in job.inputs:
+        there = [place for place in places(root) if place.stream == given.stream and place.directory.name == "input"]
+        place = there[0] if len(there) == 1 else find(root, given.stream)
+        one = describe(place.directory, place.stream)
+        if one.shared:
+            raise BadInput(
+                f"{place.label} holds no rows", hint=f"--log names the directory with {given.stream!r} in it"
+            )
+        logs[given.stream] = opened.enter_context(LmdbLog(place.directory, place.stream, one.partitions, _READER))
+    return logs
+
+
+def _sealed(job: Job, partitions: int, root: Path, opened: ExitStack) -> SealedByNodes | None:
+    """What the job's nodes have sealed; None if no node ever ran here."""
+    versions = Site(root).jobs().versions.values()
+    ran = max(
+        (version for version in versions if version.digest == job.digest), key=lambda one: one.generation, default=None
+    )
+    name = job.name if ran is None else ran.id
+    there = [place for place in places(root) if place.stream == f"sync-{name}"]
+    if len(there) != 1:
+        return None
+    sync = opened.enter_context(LmdbSharedLog(there[0].directory, there[0].stream, _READER))
+    folder = there[0].directory.parent / "store"
+    return SealedByNodes.read(job, partitions, sync, DirectoryStore(folder) if folder.is_dir() else None, name)
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def record(one: Explanation) -> dict[str, Any]:
+    """An explanation for machines."""
+    return {
+        "start": one.window.start,
+        "end": one.window.end,
+        "key": one.window.key,
+        "channel": one.channel,
+        "values": {name: plain(value) for name, value in one.values.items()},
+        "contributions": [
+            {
+                "handle": part.handle,
+                "partition": part.partition,
+                "rows": part.rows,
+                "first": part.first,
+                "last": part.last,
+                "value": plain(part.value),
+                "sealed": part.sealed,
+            }
+            for part in one.contributions
+        ],
+        "outputs": [
+            {"partition": partition, "ordinal": ordinal, "row": plain(row)} for partition, ordinal, row in one.outputs
+        ],
+    }
+
+
+def _told(one: Explanation) -> Group:
+    asked = any(part.sealed for part in one.contributions)
+    title = Text.assemble(("Window ", "bold"), str(one.window), f", starts at {one.window.start}")
+    table = Table()
+    table.add_column("handle")
+    for column in ("partition", "rows", "first offset", "last offset"):
+        table.add_column(column, justify="right")
+    table.add_column("contribution")
+    if asked:
+        table.add_column("nodes sealed")
+    for handle in dict.fromkeys(part.handle for part in one.contributions):
+        parts = [part for part in one.contributions if part.handle == handle]
+        for part in parts:
+            places_ = ["" if offset is None else str(offset) for offset in (part.first, part.last)]
+            verdict = [_VERDICTS[part.sealed]] if asked else []
+            table.add_row(handle, str(part.partition), f"{part.rows:,}", *places_, _short(part.value), *verdict)
+        if handle in one.values:
+            rows = f"[bold]{sum(part.rows for part in parts):,}[/]"
+            table.add_row(handle, "[bold]all[/]", rows, "", "", f"[bold]{_short(one.values[handle])}[/]")
+        table.add_section()
+    return Group(title, table, _rows(one), _verdict(one), "")
+
+
+def _rows(one: Explanation) -> Table | Text:
+    if not one.outputs:
+        return Text(f"Nothing came out of it in {one.channel}." if one.channel else "No on_window answers it.")
+    names = list(dict.fromkeys(name for _, _, row in one.outputs for name in row))
+    table = Table(title=f"What came out in {one.channel}", title_justify="left", title_style="default")
+    for column in ("partition", "ordinal", *names):
+        table.add_column(escape(column), justify="right" if column in ("partition", "ordinal") else "left")
+    for partition, ordinal, row in one.outputs[:_ROWS_SHOWN]:
+        table.add_row(str(partition), str(ordinal), *(_short(row.get(name)) for name in names))
+    if len(one.outputs) > _ROWS_SHOWN:
+        table.caption = f"and {len(one.outputs) - _ROWS_SHOWN:,} more"
+    return table
+
+
+def _verdict(one: Explanation) -> Text:
+    verdicts = {part.sealed for part in one.contributions}
+    if "differs" in verdicts:
+        return Text("Nodes have sealed something else: the program, or its input, is not what they ran.", "bold red")
+    if verdicts == {None}:
+        return Text("No node has sealed anything here to compare with.", "dim")
+    if verdicts == {"agrees"}:
+        return Text("Agrees with what nodes sealed.", "green")
+    missing = "already trimmed" if "trimmed" in verdicts else "not sealed yet"
+    return Text(f"What nodes sealed is {missing}, all or in part; the rest agrees.", "dim")
+
+
+def _short(value: object) -> str:
+    told = str(value.to_dict() if isinstance(value, Keyed) else value)
+    return escape(told if len(told) <= _VALUE_CHARACTERS else f"{told[: _VALUE_CHARACTERS - 1]}…")

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.unit.cli.test_app import run
+
+from holons.cli import log as the_log
+from holons.errors import BadInput
+from holons.node.messages import Beat, Claim, Running, Stopped, encode
+from holons.streams import LmdbLog, LmdbSharedLog, describe
+from holons.wcrdt import Delta, Seal
+
+RUNNING = Running("shares", 1, 0, 2, 120, 5, False, True, 0, (0,))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    with LmdbLog(tmp_path / "input", "bids", 2, "producer#1") as log:
+        log.append(0, pa.record_batch({"ts": [1, 5_000_000, 3], "kind": ["bid", "ask", None]}))
+        log.mark(0, 9)
+        log.append(1, pa.record_batch({"ts": [7], "kind": ["bid"]}))
+    with LmdbLog(tmp_path / "output", "bids", 1, "node-1#1") as log:
+        log.append(0, pa.record_batch({"n": [4]}))
+    for stream, message in {
+        "beats": encode(Beat("node-1#1", 7, (RUNNING,), True)),
+        "control": encode(Claim("shares", 1, 0, 2, "node-1#1")),
+        "sync-shares": Delta(0, 1, 0, 1_000_000, (Seal(0, 0, b"abc"),)).encode(),
+        "notes": b"hello",
+    }.items():
+        with LmdbSharedLog(tmp_path / "shared", stream, "node-1#1") as shared:
+            shared.append(message)
+            shared.append(message)
+    return tmp_path
+
+
+def records(capsys: pytest.CaptureFixture[str]) -> list[dict]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_ls_lists_every_stream_with_what_its_header_says(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("log", "ls", str(site), "--json", "-") == 0
+    told = {record["stream"]: record for record in records(capsys)}
+    assert list(told) == [
+        "input/bids",
+        "output/bids",
+        "shared/beats",
+        "shared/control",
+        "shared/notes",
+        "shared/sync-shares",
+    ]
+    bids, beats = told["input/bids"], told["shared/beats"]
+    assert (bids["kind"], bids["partitions"], bids["entries"], bids["writers"]) == ("rows", 2, 5, ["producer#1"])
+    assert (beats["kind"], beats["entries"], beats["writers"]) == ("shared", 2, ["node-1#1"])
+    assert bids["bytes"] > 0
+    assert run("log", "ls", str(site)) == 0
+    assert "producer#1" in capsys.readouterr().out
+
+
+def test_nothing_is_written_by_looking(site: Path):
+    before = {path: path.stat().st_mtime_ns for path in site.rglob("*") if path.name != "lock.mdb"}
+    for command in (
+        ["ls", str(site)],
+        ["head", "input/bids", "--log", str(site)],
+        ["stat", "beats", "--log", str(site)],
+    ):
+        assert run("log", *command) == 0
+    assert {path: path.stat().st_mtime_ns for path in site.rglob("*") if path.name != "lock.mdb"} == before
+
+
+def test_head_and_tail_show_rows_and_marks_at_their_places(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("log", "head", "input/bids", "--log", str(site), "-n", "1", "--json", "-") == 0
+    assert records(capsys) == [
+        {"partition": 0, "offset": 0, "row": {"ts": 1, "kind": "bid"}},
+        {"partition": 1, "offset": 0, "row": {"ts": 7, "kind": "bid"}},
+    ]
+    assert run("log", "tail", "input/bids", "--log", str(site), "-n", "2", "--partition", "0", "--json", "-") == 0
+    assert records(capsys) == [
+        {"partition": 0, "offset": 2, "row": {"ts": 3, "kind": None}},
+        {"partition": 0, "offset": 3, "mark": 9},
+    ]
+    assert run("log", "head", "input/bids", "--log", str(site), "--offset", "2", "-n", "9") == 0
+    told = capsys.readouterr().out
+    assert "mark: 1970-01-01 00:00:00.000009" in told
+    assert "null" in told
+    assert "ask" not in told
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        ("beats", "beat 7, leaving: shares/1 at 120 (parked)"),
+        ("control", "node-1#1 takes partition 1 of shares (slot 0, epoch 2)"),
+        ("sync-shares", "partition 1 sealed (1970-01-01 00:00:00, 1970-01-01 00:00:01]: 1 panes, 3 bytes"),
+        ("notes", "5 bytes: b'hello'"),
+    ],
+)
+def test_messages_are_told_in_words(site: Path, stream: str, told: str, capsys: pytest.CaptureFixture[str]):
+    assert run("log", "tail", stream, "--log", str(site), "-n", "1", "--json", "-") == 0
+    assert records(capsys) == [{"writer": "node-1#1", "position": 1, "message": told}]
+
+
+def test_a_stopped_job_and_a_broken_message_are_told_in_words():
+    stopped = encode(Stopped("shares", "ProgramFailed", "it raised"))
+    assert the_log.in_words("control", stopped) == "shares is stopped: ProgramFailed: it raised"
+    assert "not a heartbeat" in the_log.in_words("beats", b"\x00")
+
+
+def test_stat_tells_each_partition(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("log", "stat", "input/bids", "--log", str(site), "--json", "-") == 0
+    first, second = records(capsys)
+    assert first | {"bytes": 0} == {
+        "partition": 0,
+        "start": 0,
+        "end": 4,
+        "rows": 3,
+        "marks": 1,
+        "bytes": 0,
+        "first": 1,
+        "last": 5_000_000,
+    }
+    assert (second["rows"], second["marks"]) == (1, 0)
+    assert run("log", "stat", "beats", "--log", str(site), "--json", "-") == 0
+    assert records(capsys) == [{"writer": "node-1#1", "start": 0, "end": 2}]
+    assert run("log", "stat", "output/bids", "--log", str(site)) == 0
+    assert "on disk" in capsys.readouterr().out
+
+
+def test_following_goes_on_with_what_comes(site: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+        with LmdbLog(site / "output", "bids", 1, f"node-2#{len(waits)}") as log:
+            log.append(0, pa.record_batch({"n": [10 * len(waits)]}))
+
+    monkeypatch.setattr(the_log.time, "sleep", wait)
+    assert run("log", "tail", "output/bids", "--log", str(site), "--follow", "--json", "-") == 0
+    assert [(record["offset"], record["row"]["n"]) for record in records(capsys)] == [(0, 4), (1, 10), (2, 20)]
+
+
+def test_a_trimmed_stream_begins_later(site: Path):
+    with LmdbLog(site / "input", "bids", 2, "trimmer#1") as log:
+        log.trim(0, 2)
+    assert describe(site / "input", "bids").extents == {0: (2, 4), 1: (0, 1)}
+
+
+def test_a_stream_that_this_process_has_open_can_be_described(site: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(site)
+    with LmdbLog(site / "input", "bids", 2, "reader#1") as log:
+        assert log.end(1) == 1
+        assert describe("input", "bids").entries == 5
+
+
+def test_a_damaged_stream_is_told_and_hides_no_other(site: Path, capsys: pytest.CaptureFixture[str]):
+    (data,) = (site / "input").rglob("data.mdb")
+    data.write_bytes(data.read_bytes()[:100])
+    assert run("log", "ls", str(site)) == 1
+    told = capsys.readouterr().out
+    assert "damaged" in told
+    assert "shared/beats" in told
+    assert run("log", "head", "input/bids", "--log", str(site)) == 1
+    assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["head", "bids"], "could be one of 2 streams"),
+        (["head", "asks"], "no stream 'asks'"),
+        (["head", "input/bids", "--partition", "2"], "no partition 2"),
+        (["head", "beats", "--partition", "0"], "has no partitions"),
+    ],
+)
+def test_what_is_not_there_is_told(site: Path, arguments: list[str], told: str, capsys):
+    assert run("log", *arguments, "--log", str(site)) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_there_must_be_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("log", "ls", str(tmp_path / "no")) == 1
+    assert run("log", "ls", str(tmp_path)) == 0
+    assert "no streams" in capsys.readouterr().out
+    with pytest.raises(BadInput, match="no stream"):
+        describe(tmp_path, "bids")

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.unit.cli.test_app import run
+
+from holons.cli.jobs import load_job
+from holons.cli.why import parse_start
+from holons.engines.embedded.processes import Site
+from holons.errors import BadInput
+from holons.node import Node, Settings
+
+APP = """
+import holons as h
+
+class Share(h.Program):
+    total = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+    sellers = h.WCRDT(h.MergeMap(h.GCounter()), h.Tumbling("1s"))
+    def process(self, events):
+        self.total.insert(1, events.ts)
+        self.sellers.insert((events["seller"], 1), events.ts)
+    def on_window(self, window):
+        yield {"window": window.start, "total": self.total[window]}
+
+job = h.job(Share(), "bids")
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site on which one node has run the job to its end."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(APP)
+    site = Site(tmp_path / "site", {"bids": 2}, 2)
+    ts = [200_000 * number for number in range(12)]
+    site.load({"bids": [pl.DataFrame({"ts": ts[first:], "seller": ["a"] * (12 - first)}) for first in (0, 6)]})
+    job = load_job("app.py:job")
+    node = Node("node-1#1", site.ports("node-1#1"), Settings(heartbeat_s=0.0))
+    node.add_job(job.name, job)
+    while not node.settled:
+        node.tick()
+    return tmp_path / "site"
+
+
+def test_a_window_is_explained_and_agrees_with_what_the_node_sealed(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("why", "app.py:job", "1000000", "--log", "site", "--json", "-") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["values"] == {"total": 9, "sellers": {"a": 9}}
+    assert told["contributions"][1] == {
+        "handle": "total",
+        "partition": 1,
+        "rows": 4,
+        "first": 0,
+        "last": 3,
+        "value": 4,
+        "sealed": "agrees",
+    }
+    assert [row["row"]["total"] for row in told["outputs"]] == [9, 9]
+    assert run("why", "app.py:job", "1970-01-01T00:00:01", "--log", "site", "--channel", "on_window") == 0
+    shown = capsys.readouterr().out
+    assert "Agrees with what nodes sealed." in shown
+    assert "{'a': 9}" in shown
+
+
+def test_another_program_than_the_nodes_ran_is_noticed(site: Path, capsys: pytest.CaptureFixture[str]):
+    Path("app.py").write_text(APP.replace("insert(1, events.ts)", "insert(2, events.ts)"))
+    assert run("why", "app.py:job", "1000000", "--log", "site") == 1
+    assert "Nodes have sealed something else" in capsys.readouterr().out
+
+
+def test_without_nodes_there_is_nothing_to_compare_with(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("why", "app.py:job", "0", "--log", "site/input") == 0
+    assert "No node has sealed anything" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["app.py:job", "1"], "near it are Tumbling(1s): 0 "),
+        (["app.py:job", "noon"], "'noon' is no moment"),
+        (["app.py:job", "0", "--channel", "x"], "no channel 'x'"),
+        (["app.py:job", "0", "--log", "."], ""),
+        (["app.py:job", "0", "--log", "site/store"], ""),
+    ],
+)
+def test_what_cannot_be_explained_is_told(site: Path, arguments: list[str], told: str, capsys):
+    log = [] if "--log" in arguments else ["--log", "site"]
+    assert run("why", *arguments, *log) == (0 if "." in arguments else 1)
+    assert told in capsys.readouterr().err
+
+
+def test_moments_are_read():
+    assert parse_start("-5") == -5
+    assert parse_start("1970-01-01T00:00:01") == parse_start("1970-01-01T01:00:01+01:00") == 1_000_000
+    with pytest.raises(BadInput):
+        parse_start("")

@@ -1,0 +1,187 @@
+"""What `why` tells is counted here once more, by hand, over rows and by sequential folds."""
+
+from __future__ import annotations
+
+import contextlib
+
+import polars as pl
+import pytest
+from tests.workloads import EXAMPLES, load, streams
+
+import holons as h
+from holons.engines.embedded.nodes import World
+from holons.engines.inputs import logs_of
+from holons.engines.why import Contribution, SealedByNodes, why
+from holons.errors import BadInput, UnknownWindow, WindowNotCompleted
+from holons.node import Node, Settings
+from holons.semantics import run as run_oracle
+from holons.streams import MemoryLog
+from holons.wcrdt import Delta
+from holons.windows import END, Mark
+
+SECOND = 1_000_000
+
+
+class Share(h.Program):
+    total = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+    local = h.WLocal(h.GCounter(), h.Tumbling("1s"))
+    ever = h.WCRDT(h.GCounter(), h.Tumbling("1s"), accumulate=True)
+
+    def process(self, events):
+        bids = events.where(events["kind"] == "bid")
+        self.total.insert(1, bids.ts)
+        self.local.insert(1, bids.ts)
+        self.ever.insert(bids["n"], bids.ts)
+
+    def on_window(self, window):
+        yield {"window": window.start, "share": self.local[window] / self.total[window]}
+
+
+def rows(*given: tuple[float, str]) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"ts": [int(at * SECOND) for at, _ in given], "kind": [kind for _, kind in given], "n": [10] * len(given)}
+    )
+
+
+ONE = rows((0.1, "bid"), (0.5, "ask"), (1.0, "ask"), (1.2, "bid"), (1.9, "bid"), (2.0, "bid"))
+TWO = [rows((0.2, "bid")), Mark(int(0.5 * SECOND)), rows((1.1, "bid"), (0.3, "bid"), (3.5, "bid"))]
+SHARE = h.job(Share(), "bids")
+
+
+def test_rows_offsets_values_and_outputs_of_a_window():
+    (told,) = why(SHARE, logs_of({"bids": [ONE, TWO]}), SECOND)
+    assert told.window == h.Window(SECOND, 2 * SECOND)
+    assert told.values == {"total": 3, "ever": 50}
+    assert told.contributions == (
+        Contribution("total", 0, 2, 3, 4, 2),
+        Contribution("total", 1, 1, 2, 2, 1),  # the mark has an offset too; the late row is not counted
+        Contribution("local", 0, 2, 3, 4, 2),
+        Contribution("local", 1, 1, 2, 2, 1),
+        Contribution("ever", 0, 3, 0, 4, 30),
+        Contribution("ever", 1, 2, 0, 2, 20),
+    )
+    assert told.outputs == ((0, 1, {"window": SECOND, "share": 2 / 3}), (1, 1, {"window": SECOND, "share": 1 / 3}))
+
+
+def test_a_partition_that_added_nothing_is_listed_with_nothing():
+    (told,) = why(SHARE, logs_of({"bids": [ONE, TWO]}), 3 * SECOND)
+    assert told.contributions[0] == Contribution("total", 0, 0, None, None, 0)
+    assert told.values == {"total": 1, "ever": 70}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_all_windows_together_put_out_what_the_oracle_says(name: str):
+    job = load(name)
+    given = streams(job, *EXAMPLES[name], seed=0, rows=20)
+    expected = run_oracle(job, given, rows_per_call=1000)
+    for callback in job.layout.callbacks:
+        emitted: dict[int, dict[int, dict]] = {}
+        explained = 0
+        for start in possible_starts(callback.window, given):
+            with contextlib.suppress(UnknownWindow):
+                for told in why(job, logs_of(given), start, channel=callback.channel):
+                    explained += any(part.rows for part in told.contributions)
+                    for partition, ordinal, row in told.outputs:
+                        emitted.setdefault(partition, {})[ordinal] = row
+        assert explained
+        got = {partition: [found[at] for at in range(len(found))] for partition, found in sorted(emitted.items())}
+        assert got == {partition: found for partition, found in expected.get(callback.channel, {}).items() if found}
+
+
+def possible_starts(spec, given) -> list[int]:
+    """Where a window may start that has a row in it."""
+    frames = [piece for logs in given.values() for log in logs for piece in log if isinstance(piece, pl.DataFrame)]
+    times = {ts for frame in frames for ts in frame["ts"].drop_nulls().to_list()}
+    if isinstance(spec, h.Session):
+        return sorted(times)
+    return sorted({window.start for ts in times for window in spec.windows_of(ts)})
+
+
+def test_sessions_are_explained_by_key():
+    class Sessions(h.Program):
+        clicks = h.WCRDT(h.Sum("int"), h.Session("2s"))
+
+        def process(self, events):
+            self.clicks.insert(events["n"], events.ts, key=events["kind"])
+
+        def on_window(self, session):
+            yield {"who": session.key, "n": self.clicks[session]}
+
+    logs = {"bids": [rows((0, "ann"), (0, "bob"), (1, "ann"), (9, "ann")), rows((1.5, "ann"), (9, "bob"))]}
+    told = {one.window.key: one for one in why(h.job(Sessions(), "bids"), logs_of(logs), 0)}
+    assert set(told) == {"ann", "bob"}
+    assert told["ann"].values == {"clicks": 30}
+    assert told["ann"].contributions == (
+        Contribution("clicks", 0, 2, 0, 2, 20),
+        Contribution("clicks", 1, 1, 0, 0, 10),
+    )
+    (bob,) = why(h.job(Sessions(), "bids"), logs_of(logs), 0, key="bob")
+    assert bob.values == {"clicks": 10}
+
+
+# --- compared with what nodes sealed ----------------------------------------------------------------------------------
+
+
+def ran(job: h.Job, given) -> World:
+    world = World(logs_of(given))
+    world.partitions[job.name] = 2
+    node = Node("node-1#1", world.ports("node-1#1"), Settings(checkpoint_s=0.05, snapshot_deltas=2, rows_max=1))
+    node.add_job(job.name, job)
+    while not node.settled:
+        world.clock.sleep_s(0.01)
+        node.tick()
+    for _ in range(100):
+        world.clock.sleep_s(0.1)
+        node.tick()
+    return world
+
+
+def verdicts(world: World, start: int, sealed: SealedByNodes) -> set:
+    return {part.sealed for one in why(SHARE, world.inputs, start, sealed=sealed) for part in one.contributions}
+
+
+def test_it_agrees_with_the_sync_stream_or_says_that_it_was_trimmed():
+    world = ran(SHARE, {"bids": [ONE, TWO]})
+    sync = world.syncs[SHARE.name].open("reader#1")
+    assert verdicts(world, 0, SealedByNodes.read(SHARE, 2, sync, world.store)) <= {"agrees", "trimmed"}
+    assert verdicts(world, 3 * SECOND, SealedByNodes.read(SHARE, 2, sync, world.store)) == {"agrees"}
+    assert verdicts(world, 0, SealedByNodes([])) == {"not sealed"}
+
+
+def test_other_seals_are_noticed():
+    world = ran(SHARE, {"bids": [ONE, TWO]})
+    other = ran(SHARE, {"bids": [ONE[:-2], TWO]})
+    messages = other.syncs[SHARE.name].open("reader#1").read({}, 1000)
+    sealed = SealedByNodes([Delta.decode(message.data) for message in messages], None)
+    assert "differs" in verdicts(world, SECOND, sealed) | verdicts(world, 3 * SECOND, sealed)
+
+
+# --- what cannot be explained -----------------------------------------------------------------------------------------
+
+
+def test_windows_near_it_are_named_if_there_is_none():
+    logs = logs_of({"bids": [ONE, TWO]})
+    with pytest.raises(UnknownWindow, match=r"near it are Tumbling.1s.: 1000000 .*, 2000000"):
+        why(SHARE, logs, SECOND + 1)
+    with pytest.raises(UnknownWindow, match="near it are 3000000 "):
+        why(SHARE, logs, 7 * SECOND)
+    with pytest.raises(BadInput, match=r"(?s)no channel 'alerts'.*on_window"):
+        why(SHARE, logs, SECOND, channel="alerts")
+
+
+def test_a_window_that_is_not_complete_is_not_explained():
+    log = MemoryLog(2)
+    log.append(0, ONE.to_arrow().to_batches()[0])
+    with pytest.raises(WindowNotCompleted, match=r"partitions \[1\]"):
+        why(SHARE, {"bids": log}, SECOND)
+    log.mark(1, END.ts)
+    assert why(SHARE, {"bids": log}, SECOND)[0].values["total"] == 2
+
+
+def test_a_trimmed_input_cannot_be_run_again():
+    log = MemoryLog(1)
+    log.append(0, ONE.to_arrow().to_batches()[0])
+    log.mark(0, END.ts)
+    log.trim(0, 6)
+    with pytest.raises(BadInput, match="only begins at offset 6"):
+        why(SHARE, {"bids": log}, SECOND)
