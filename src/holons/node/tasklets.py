@@ -16,7 +16,7 @@ from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.node.settings import Settings
 from holons.program import Job, Output, PartitionRun
-from holons.streams import Cursor, Log
+from holons.streams import Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING
 
@@ -37,6 +37,7 @@ class JobOnNode:
         self.replica, self.cursor = self._newest_replica()
         self.trim_soon = False
         self._since_snapshot = 0
+        self._snapshot_at_s = float("-inf")
 
     def listen(self) -> bool:
         """Takes in what others have sealed; says whether there was anything."""
@@ -84,11 +85,17 @@ class JobOnNode:
 
         Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them.
         """
-        if self._since_snapshot < self.settings.snapshot_deltas or self.replica.gaps():
+        now_s = self.ports.clock.now_s()
+        if (
+            self._since_snapshot < self.settings.snapshot_deltas
+            or now_s - self._snapshot_at_s < self.settings.checkpoint_s
+        ):
+            return
+        if self.replica.gaps():
             return
         name, store = f"{self.name}/replica", self.ports.store
         store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
-        self._since_snapshot = 0
+        self._since_snapshot, self._snapshot_at_s = 0, now_s
         cursors = [cursor for cursor, _ in self._snapshots()][-2:]
         if len(cursors) == 2:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
@@ -172,12 +179,12 @@ class PartitionTasklet:
             chunks = self._input.read(self._place, self.run.process.read_to, self.here.settings.rows_max)
         except LogUnavailable:
             return False
-        for chunk in chunks:
-            if chunk.rows is None:
-                assert chunk.mark is not None
-                self.run.mark(chunk.mark, chunk.offset)
+        for offset, rows, mark in joined(chunks):
+            if rows is None:
+                assert mark is not None
+                self.run.mark(mark, offset)
             else:
-                self.run.feed(chunk.rows, chunk.offset)
+                self.run.feed(rows, offset)
         if any(chunk.rows is not None for chunk in chunks):
             self._read_at_s = self.here.ports.clock.now_s()
         elif not chunks and self.idle:

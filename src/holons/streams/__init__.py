@@ -6,7 +6,7 @@ Read `log.py` (the port), then an implementation. `files.py` brings rows in, `si
 from holons.streams.deduplicating import DeduplicatingReader
 from holons.streams.files import ByColumn, Progress, load, read_csv, read_json_lines, read_parquet
 from holons.streams.lmdb import LmdbLog, LmdbSharedLog, streams_in
-from holons.streams.log import Chunk, Log
+from holons.streams.log import Chunk, Log, joined
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
 from holons.streams.sinks import ConsoleSink, FileSink, Positioned
@@ -28,6 +28,7 @@ __all__ = [
     "Positioned",
     "Progress",
     "SharedLog",
+    "joined",
     "load",
     "read_csv",
     "read_json_lines",
