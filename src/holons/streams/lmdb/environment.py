@@ -193,7 +193,11 @@ class Environment:
         meta = Meta.read(self.directory)
         handle = registry.open(self, lambda: self._opened(meta.map_bytes))
         handle.reader_check()
-        self._mapping = Mapping(self.directory / DATA_FILE, meta.page_bytes)
+        try:
+            self._mapping = Mapping(self.directory / DATA_FILE, meta.page_bytes)
+        except FileNotFoundError as error:
+            registry.close(self)
+            raise SegmentGone(str(self.directory)) from error
         return handle
 
     def _opened(self, map_bytes: int) -> lmdb.Environment:
