@@ -32,12 +32,11 @@ from holons.algebra import Groups, Quantiles, rows_of
 from holons.bench.kernels import Record
 from holons.bench.node import CHANNEL, STREAM, record
 from holons.engines.embedded.processes import ProcessNodes, Site
-from holons.errors import HolonsError, InvariantBroken
+from holons.errors import BadInput, HolonsError, InvariantBroken
 from holons.node.messages import Running, decode_beat
 from holons.streams import LmdbLog, LmdbSharedLog
 from holons.windows import END
 
-PERIOD_US: Final = 2_000
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _UNITS: Final = {"windows": "windows"}
 _START_S: Final = 60.0
@@ -66,32 +65,40 @@ def highest(window_us: int) -> h.Program:
 
 @dataclass(frozen=True)
 class Load:
-    """Events at a steady rate: a batch for each partition every `PERIOD_US`. Event time begins at 0."""
+    """Events at a steady rate: a batch for each partition every `period_us`. Event time begins at 0."""
 
     rate_per_s: int
     partitions: int
     seconds: float
     window_us: int
+    period_us: int = 2_000
+
+    def __post_init__(self) -> None:
+        if self.window_us % self.period_us:
+            raise BadInput(
+                f"windows of {self.window_us} us, and batches every {self.period_us} us",
+                hint="a window must end with a batch: choose a period that divides it",
+            )
 
     @property
     def batches(self) -> int:
-        """How many batches each partition gets: whole windows, and one more batch."""
-        per_window = self.window_us // PERIOD_US
+        """How many batches each partition gets: whole windows of them."""
+        per_window = self.window_us // self.period_us
         return round(self.seconds * 1e6) // self.window_us * per_window
 
     @property
     def windows(self) -> int:
-        """How many windows there are in which all is measured."""
-        return self.batches * PERIOD_US // self.window_us
+        """How many windows they fill."""
+        return self.batches * self.period_us // self.window_us
 
     def prices(self) -> np.ndarray:
         """Prices by (place in the pool, partition, row)."""
-        rows = max(1, self.rate_per_s * PERIOD_US // 1_000_000 // self.partitions)
+        rows = max(1, self.rate_per_s * self.period_us // 1_000_000 // self.partitions)
         return np.random.default_rng(1).integers(1, 1_000_000_000, (_POOL, self.partitions, rows))
 
     def times(self, rows: int) -> np.ndarray:
         """The times of a batch's events within its period; the last one is the instant at which it is written."""
-        return np.arange(1, rows + 1, dtype=np.int64) * PERIOD_US // rows
+        return np.arange(1, rows + 1, dtype=np.int64) * self.period_us // rows
 
     def expected(self) -> list[int]:
         """The highest price of each window."""
@@ -99,8 +106,8 @@ class Load:
         inner, last = prices[:, :, :-1].max(axis=(1, 2), initial=0), prices[:, :, -1].max(axis=1)
         best = np.zeros(self.windows + 1, dtype=np.int64)
         number = np.arange(self.batches)
-        np.maximum.at(best, number * PERIOD_US // self.window_us, inner[number % _POOL])
-        np.maximum.at(best, (number + 1) * PERIOD_US // self.window_us, last[number % _POOL])
+        np.maximum.at(best, number * self.period_us // self.window_us, inner[number % _POOL])
+        np.maximum.at(best, (number + 1) * self.period_us // self.window_us, last[number % _POOL])
         return best[:-1].tolist()
 
 
@@ -111,10 +118,10 @@ def produce(directory: Path, load: Load, start_s: float, lag: Any) -> None:  # n
     worst_s = 0.0
     with LmdbLog(directory, STREAM, load.partitions, "producer#1") as log:
         for number in range(load.batches):
-            due_s = start_s + (number + 1) * PERIOD_US / 1e6
+            due_s = start_s + (number + 1) * load.period_us / 1e6
             time.sleep(max(0.0, due_s - time.perf_counter()))
             for partition in range(load.partitions):
-                columns = {"ts": times + number * PERIOD_US, "price": prices[number % _POOL, partition]}
+                columns = {"ts": times + number * load.period_us, "price": prices[number % _POOL, partition]}
                 log.append(partition, pa.record_batch(columns))
             worst_s = max(worst_s, time.perf_counter() - due_s)
         for partition in range(load.partitions):
@@ -128,6 +135,7 @@ def run(
     rate_per_s: int = 1_000_000,
     nodes: int = 4,
     partitions: int = 4,
+    period_us: int = 2_000,
     windows_us: Sequence[int] = (10_000, 100_000),
     warm_up_s: float = 3.0,
     progress: bool = False,
@@ -137,7 +145,8 @@ def run(
     with Progress(disable=not progress, transient=True) as bar:
         task = bar.add_task("latency", total=len(windows_us))
         for window_us in windows_us:
-            figures = measure(Load(rate_per_s, partitions, seconds + warm_up_s, window_us), nodes, warm_up_s)
+            load = Load(rate_per_s, partitions, seconds + warm_up_s, window_us, period_us)
+            figures = measure(load, nodes, warm_up_s)
             case = f"windows of {window_us / 1000:g} ms, {nodes} nodes, {rate_per_s / 1e6:g} M events/s"
             records += [record(case, name, value, _UNITS.get(name, "ms")) for name, value in figures.items()]
             bar.advance(task)

@@ -128,6 +128,7 @@ def node(
     ] = 20,
     rate: Annotated[int, typer.Option(min=2_000, help="Events a second while latency is measured.")] = 1_000_000,
     nodes: Annotated[int, typer.Option(min=1, help="Node processes while latency is measured.")] = 4,
+    every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 2,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -153,7 +154,11 @@ def node(
 
     progress = sys.stdout.isatty() and str(json_file) != "-"
     records = the_node.run(events, repeat=repeat, progress=progress)
-    latencies = window_latency.run(seconds, rate_per_s=rate, nodes=nodes, progress=progress) if seconds else []
+    latencies = (
+        window_latency.run(seconds, rate_per_s=rate, nodes=nodes, period_us=1_000 * every_ms, progress=progress)
+        if seconds
+        else []
+    )
     if json_file is not None:
         write_records([*records, *latencies], json_file)
         return

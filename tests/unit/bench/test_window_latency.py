@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from holons.bench import window_latency
-from holons.bench.window_latency import PERIOD_US, Load
-from holons.errors import InvariantBroken
+from holons.bench.window_latency import Load
+from holons.errors import BadInput, InvariantBroken
 
 LOAD = Load(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
 
@@ -16,7 +16,7 @@ LOAD = Load(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
 def test_what_is_expected_is_what_the_producer_writes():
     prices, best = LOAD.prices(), {}
     for number in range(LOAD.batches):
-        times = LOAD.times(prices.shape[2]) + number * PERIOD_US
+        times = LOAD.times(prices.shape[2]) + number * LOAD.period_us
         for partition in range(LOAD.partitions):
             for ts, price in zip(times.tolist(), prices[number % len(prices), partition].tolist(), strict=True):
                 best[ts // LOAD.window_us] = max(best.get(ts // LOAD.window_us, 0), price)
@@ -25,8 +25,13 @@ def test_what_is_expected_is_what_the_producer_writes():
 
 def test_the_batch_with_a_window_s_last_event_also_seals_it():
     times = LOAD.times(10)
-    assert times[-1] == PERIOD_US
-    assert (times[:-1] < PERIOD_US).all()
+    assert times[-1] == LOAD.period_us
+    assert (times[:-1] < LOAD.period_us).all()
+
+
+def test_a_window_must_end_with_a_batch():
+    with pytest.raises(BadInput, match="every 3000 us"):
+        Load(1_000, 1, 1.0, 10_000, 3_000)
 
 
 def test_missing_or_wrong_windows_are_noticed():

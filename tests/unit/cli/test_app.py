@@ -131,7 +131,7 @@ def test_bench_writes_flat_records_to_a_file(kernels: ModuleType, tmp_path, caps
 def test_the_node_bench_measures_latency_unless_told_otherwise(monkeypatch, capsys: pytest.CaptureFixture[str]):
     room, node, latency = (ModuleType(f"holons.bench{name}") for name in ("", ".node", ".window_latency"))
     vars(node)["run"] = lambda events, *, repeat, progress: [RECORD | {"value": events * repeat}]
-    vars(latency)["run"] = lambda seconds, *, rate_per_s, nodes, progress: [RECORD | {"value": seconds * nodes}]
+    vars(latency)["run"] = lambda seconds, *, nodes, **_: [RECORD | {"value": seconds * nodes}]
     vars(room).update(node=node, window_latency=latency)
     for module in (room, node, latency):
         monkeypatch.setitem(sys.modules, module.__name__, module)

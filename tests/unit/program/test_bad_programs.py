@@ -368,7 +368,7 @@ def test_peek_gives_none_before_a_window_is_completed():
         self.n.insert(1, events.ts)
         seen.append((self.n.peek(h.Window(0, SECOND)), self.n.watermark() >= SECOND))
 
-    run(program(process), [rows(0), rows(SECOND), rows(2 * SECOND)])
+    run(program(process), [rows(0), Mark(0), rows(SECOND), Mark(SECOND), rows(2 * SECOND)])
     assert seen == [(None, False), (None, False), (1, True)]
 
 
