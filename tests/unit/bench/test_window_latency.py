@@ -1,6 +1,7 @@
 """Latency is measured from when an event was due, and only if every window is right."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +14,16 @@ from holons.errors import BadInput, InvariantBroken
 LOAD = Load(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
 
 
-def test_what_is_expected_is_what_the_producer_writes():
-    prices, best = LOAD.prices(), {}
-    for number in range(LOAD.batches):
-        times = LOAD.times(prices.shape[2]) + number * LOAD.period_us
-        for partition in range(LOAD.partitions):
+@pytest.mark.parametrize("rate_per_s", [1_000, 20_000])  # one row in each batch, and several
+def test_what_is_expected_is_what_the_producer_writes(rate_per_s):
+    load = replace(LOAD, rate_per_s=rate_per_s, seconds=1.0)
+    prices, best = load.prices(), {}
+    for number in range(load.batches):
+        times = load.times(prices.shape[2]) + number * load.period_us
+        for partition in range(load.partitions):
             for ts, price in zip(times.tolist(), prices[number % len(prices), partition].tolist(), strict=True):
-                best[ts // LOAD.window_us] = max(best.get(ts // LOAD.window_us, 0), price)
-    assert [best[window] for window in range(LOAD.windows)] == LOAD.expected()
+                best[ts // load.window_us] = max(best.get(ts // load.window_us, 0), price)
+    assert [best[window] for window in range(load.windows)] == load.expected()
 
 
 def test_the_batch_with_a_window_s_last_event_also_seals_it():
