@@ -201,9 +201,9 @@ def measure(
 def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records, one line for each case."""
     table = Table(title="One node, LMDB to LMDB, exactly once: million events a second", title_justify="left")
-    table.add_column("case", no_wrap=True)
+    table.add_column("case")
     for heading in ("core", "median", "wall", "median", "worst"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     by_case: dict[str, dict[str, float]] = {}
     for record in records:
         by_case.setdefault(record["case"], {})[record["metric"]] = record["value"]

@@ -156,10 +156,10 @@ def run(
 def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records, one line for each case."""
     table = Table(title="From a window's last event to its result: milliseconds", title_justify="left")
-    table.add_column("case", no_wrap=True)
+    table.add_column("case")
     names = [*QUANTILES, "max", "windows", "producer_lag"]
     for heading in names:
-        table.add_column(heading.replace("_", " "), justify="right")
+        table.add_column(heading.replace("_", "\n"), justify="right", no_wrap=True)
     by_case: dict[str, dict[str, float]] = {}
     for one in records:
         by_case.setdefault(one["case"], {})[one["metric"]] = one["value"]
