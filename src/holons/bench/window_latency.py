@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,11 +112,17 @@ class Load:
         return best[:-1].tolist()
 
 
-def produce(directory: Path, load: Load, start_s: float, lag: Any) -> None:  # noqa: ANN401 - a shared number
-    """The whole life of the producer process: every batch at its time, then the end of the stream."""
+def produce(directory: Path, load: Load, started: Connection) -> None:
+    """The whole life of the producer process: every batch at its time, then the end of the stream.
+
+    It says when it starts, once it is ready to: that a process takes long to come up is not latency. In the end it
+    says how late a batch was at worst.
+    """
     prices = load.prices()
     times = load.times(prices.shape[2])
     worst_s = 0.0
+    start_s = time.perf_counter() + _HEAD_START_S
+    started.send(start_s)
     with LmdbLog(directory, STREAM, load.partitions, "producer#1") as log:
         for number in range(load.batches):
             due_s = start_s + (number + 1) * load.period_us / 1e6
@@ -126,7 +133,7 @@ def produce(directory: Path, load: Load, start_s: float, lag: Any) -> None:  # n
             worst_s = max(worst_s, time.perf_counter() - due_s)
         for partition in range(load.partitions):
             log.mark(partition, END.ts)
-    lag.value = worst_s
+    started.send(worst_s)
 
 
 def run(
@@ -175,23 +182,30 @@ def measure(load: Load, nodes: int, warm_up_s: float) -> dict[str, float]:
         site = Site(Path(folder), {STREAM: load.partitions}, load.partitions)
         job = h.job(highest(load.window_us), STREAM)
         running = ProcessNodes(site, job)
-        lag = spawn.Value("d", 0.0)
+        told, started = spawn.Pipe(duplex=False)
         try:
             for _ in range(nodes):
                 running.start()
             _wait_until_spread(Path(folder), nodes, load.partitions)
-            start_s = time.perf_counter() + _HEAD_START_S
-            arguments = (Path(folder) / "input", load, start_s, lag)
-            producer = spawn.Process(target=produce, args=arguments, daemon=True)
+            producer = spawn.Process(target=produce, args=(Path(folder) / "input", load, started), daemon=True)
             producer.start()
+            start_s = _received(told, _START_S)
             found = _tail(Path(folder) / f"output-{job.name}", load, start_s)
-            producer.join(_END_S)
+            lag_s = _received(told, _END_S)
+            producer.join()
         finally:
             running.stop()
     _check(found, load)
     due_s = start_s + (np.array([window for window, _, _ in found]) + load.window_us) / 1e6
     late_s = np.array([at_s for _, _, at_s in found]) - due_s
-    return _figures(late_s[due_s >= start_s + warm_up_s]) | {"producer_lag": 1e3 * lag.value}
+    return _figures(late_s[due_s >= start_s + warm_up_s]) | {"producer_lag": 1e3 * lag_s}
+
+
+def _received(told: Connection, timeout_s: float) -> float:
+    if not told.poll(timeout_s):
+        raise HolonsError(f"nothing from the producer in {timeout_s:.0f} s", hint="is the machine too busy?")
+    number: float = told.recv()
+    return number
 
 
 def _wait_until_spread(directory: Path, nodes: int, partitions: int) -> None:
