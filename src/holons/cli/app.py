@@ -65,6 +65,7 @@ def settings(
       holons demo                    [dim]# one program on every engine, compared[/dim]
       holons demo --no-spark         [dim]# without Spark: no Java needed[/dim]
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
+      holons bench node              [dim]# speed of nodes over LMDB logs[/dim]
       holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
       holons log ls DIR              [dim]# the streams below a directory[/dim]
       holons why app.py:job 3000000  [dim]# which rows made this window's value[/dim]
@@ -177,6 +178,54 @@ def kernels(
         the_kernels.show(records)
     else:
         write_records(records, json_file)
+
+
+@bench.command()
+def node(
+    events: Annotated[int, typer.Option(min=1_000, help="How many events one node reads in each run.")] = 20_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="How often; the best run counts.")] = 5,
+    seconds: Annotated[
+        int, typer.Option(min=0, help="How long latency is measured, after a warm-up; [bold]0[/bold]: not at all.")
+    ] = 20,
+    rate: Annotated[int, typer.Option(min=2_000, help="Events a second while latency is measured.")] = 1_000_000,
+    nodes: Annotated[int, typer.Option(min=1, help="Node processes while latency is measured.")] = 4,
+    every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 2,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write flat records here instead of tables ([bold]-[/bold]: stdout)."
+        ),
+    ] = None,
+) -> None:
+    """Run nodes over LMDB logs, exactly once: how much one takes in, and how soon windows are out.
+
+    Throughput: one node, from its first tick until everything is out. Latency:
+    several node processes at a steady rate, from the time at which a window's
+    last event was due to its result being readable. All results are checked.
+
+    [bold]Examples[/bold]
+
+      holons bench node
+      holons bench node --seconds 0                 [dim]# throughput only[/dim]
+      holons bench node --events 2000000 --repeat 3 --rate 200000
+      holons bench node --json node.json
+    """
+    from holons.bench import node as the_node
+    from holons.bench import window_latency
+
+    progress = sys.stdout.isatty() and str(json_file) != "-"
+    records = the_node.run(events, repeat=repeat, progress=progress)
+    latencies = (
+        window_latency.run(seconds, rate_per_s=rate, nodes=nodes, period_us=1_000 * every_ms, progress=progress)
+        if seconds
+        else []
+    )
+    if json_file is not None:
+        write_records([*records, *latencies], json_file)
+        return
+    the_node.show(records)
+    if latencies:
+        window_latency.show(latencies)
 
 
 @app.command()
@@ -317,7 +366,7 @@ def log_tail(
     [bold]Examples[/bold]
 
       holons log tail bids --log DIR
-      holons log tail output-shares/on_window --follow
+      holons log tail on_window --follow
       holons log tail shared/beats -n 1
     """
     from holons.cli import log as the_log

@@ -23,7 +23,7 @@ from holons.node import Jobs, Ports, read_jobs
 from holons.program import Collected
 from holons.store import DirectoryStore
 from holons.streams import DirectoryJournal, JournaledLog, LmdbLog, LmdbSharedLog, Log, partitions_in, streams_in
-from holons.windows import Mark
+from holons.windows import BEGINNING, Mark
 
 _SEGMENT_BYTES = 32 << 20
 _BEATS_SEGMENT_BYTES = 1 << 20
@@ -44,6 +44,11 @@ class Site:
             stream: partitions_in(self.directory / "input", stream) for stream in streams_in(self.directory / "input")
         }
         return {stream: partitions for stream, partitions in found.items() if partitions}
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Makes an empty input stream, so that jobs can be submitted before its producer has come."""
+        with self.producer(stream, partitions, "creator") as log:
+            log.mark(0, BEGINNING)  # says nothing, but is there
 
     def producer(self, stream: str, partitions: int, writer: str) -> LmdbLog:
         """An input stream, to be written; `writer` is used once, by one process."""

@@ -22,7 +22,7 @@ from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
 from holons.program.calls import check_peekable
-from holons.streams import Cursor, Log
+from holons.streams import Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
@@ -45,6 +45,7 @@ class JobOnNode:
         self.previews = PreviewExchange(self)
         self.trim_soon = False
         self._since_snapshot = 0
+        self._snapshot_at_s = float("-inf")
 
     def listen(self) -> bool:
         """Takes in what others have sealed; says whether there was anything."""
@@ -106,11 +107,17 @@ class JobOnNode:
 
         Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them.
         """
-        if self._since_snapshot < self.settings.snapshot_deltas or self.replica.gaps():
+        now_s = self.ports.clock.now_s()
+        if (
+            self._since_snapshot < self.settings.snapshot_deltas
+            or now_s - self._snapshot_at_s < self.settings.checkpoint_s
+        ):
+            return
+        if self.replica.gaps():
             return
         name, store = f"{self.name}/replica", self.ports.store
         store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
-        self._since_snapshot = 0
+        self._since_snapshot, self._snapshot_at_s = 0, now_s
         cursors = [cursor for cursor, _ in self._snapshots()][-2:]
         if len(cursors) == 2:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
@@ -227,12 +234,12 @@ class PartitionTasklet:
         except LogUnavailable:
             self._watch(quiet=False)
             return False
-        for chunk in chunks:
-            if chunk.rows is None:
-                assert chunk.mark is not None
-                self.run.mark(chunk.mark, chunk.offset)
+        for offset, rows, mark in joined(chunks):
+            if rows is None:
+                assert mark is not None
+                self.run.mark(mark, offset)
             else:
-                self.run.feed(chunk.rows, chunk.offset)
+                self.run.feed(rows, offset)
         return bool(chunks)
 
     def _watch(self, *, quiet: bool) -> None:

@@ -77,6 +77,8 @@ class WindowPart:
         for stage in range(self.layout.stages):
             known = self._known(stage, replica, sealed)
             limit = self.layout.emission_limit(stage, known)
+            if limit <= self.emitted_to[stage] and not self.sessions:
+                continue
             while calls > 0:
                 found = self._next(stage, replica, known, limit)
                 if found is None:

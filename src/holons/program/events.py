@@ -189,7 +189,7 @@ def event_times(column: pl.Series, stream: str) -> pl.Series:
             f"time column {column.name!r} of stream {stream!r} is {dtype}",
             hint="it must be a timestamp, a date, or integer microseconds since 1970",
         )
-    return column.cast(pl.Int64)
+    return column if column.dtype == pl.Int64 else column.cast(pl.Int64)
 
 
 def _literal(named: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class ProcessPart:
 
     def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
         """Takes rows of the log, the first of them at `offset`. Any cut of the log is as good as any other."""
-        frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch)
+        frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch, rechunk=False)
         assert isinstance(frame, pl.DataFrame)
         self._expect(offset)
         before = self.silent_below - offset
@@ -211,7 +211,7 @@ class ProcessPart:
             )
         column = event_times(frame[name], stream)
         nulls = column.null_count()
-        ts = column.fill_null(TIME_LIMIT).to_numpy()
+        ts = (column.fill_null(TIME_LIMIT) if nulls else column).to_numpy()
         if len(ts) == 0 or (not nulls and int(ts.max()) < TIME_LIMIT and int(ts.min()) > -TIME_LIMIT):
             return ts, None
         return ts, (ts < TIME_LIMIT) & (ts > -TIME_LIMIT)

@@ -8,7 +8,7 @@ from holons.streams.files import ByColumn, Progress, load, read_csv, read_json_l
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
 from holons.streams.lmdb import LmdbLog, LmdbSharedLog, StreamDescription, describe, partitions_in, streams_in
-from holons.streams.log import Chunk, Log
+from holons.streams.log import Chunk, Log, joined
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
 from holons.streams.sinks import ConsoleSink, FileSink, Positioned
@@ -36,6 +36,7 @@ __all__ = [
     "SharedLog",
     "StreamDescription",
     "describe",
+    "joined",
     "load",
     "partitions_in",
     "read_csv",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -18,6 +20,16 @@ class Chunk(NamedTuple):
     def length(self) -> int:
         """How many offsets it takes up."""
         return 1 if self.rows is None else self.rows.num_rows
+
+
+def joined(chunks: Sequence[Chunk]) -> Iterator[tuple[int, pa.Table | None, int | None]]:
+    """Chunks that follow each other, with as few tables as marks and schemas allow: (offset, rows, mark)."""
+    for schema, run in groupby(chunks, key=lambda chunk: None if chunk.rows is None else chunk.rows.schema):
+        if schema is None:
+            yield from ((chunk.offset, None, chunk.mark) for chunk in run)
+        else:
+            alike = list(run)
+            yield alike[0].offset, pa.Table.from_batches([chunk.rows for chunk in alike]), None
 
 
 class Log(Protocol):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from holons import codec
 from holons.algebra import Groups, Rows, State
 from holons.algebra.aggregate import pick
@@ -42,13 +44,17 @@ class Contributions:
         if rows.count == 0:
             return
         handle, aggregate = self._handles[index], self._aggregates[index]
-        if int(rows.ts.min()) < self.watermark:
+        first, last = int(rows.ts.min()), int(rows.ts.max())
+        if first < self.watermark:
             raise InsertBelowWatermark(
-                f"{handle.name}: insert at {instant_text(int(rows.ts.min()))}, below the watermark "
-                f"{instant_text(self.watermark)}",
+                f"{handle.name}: insert at {instant_text(first)}, below the watermark {instant_text(self.watermark)}",
                 hint="insert at the event's own time, or allow more disorder",
             )
-        labels, groups = Groups.by_label(handle.window.panes_of(rows.ts))
+        labels = handle.window.panes_of(np.array([first, last]))
+        if labels[0] == labels[1]:  # mostly a batch is shorter than a pane
+            labels, groups = labels[:1], Groups.single(rows.count)
+        else:
+            labels, groups = Groups.by_label(handle.window.panes_of(rows.ts))
         partial = aggregate.fold(groups, handle.pane_rows(rows))
         panes = self._open[index]
         for group, pane in enumerate(labels.tolist()):

@@ -66,7 +66,9 @@ def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]
     "command",
     [
         ["demo"],
+        ["run"],
         ["bench", "kernels"],
+        ["bench", "node"],
         ["sim"],
         ["why"],
         *(["log", name] for name in ("ls", "head", "tail", "stat")),
@@ -135,6 +137,20 @@ def test_bench_writes_flat_records_to_a_file(kernels: ModuleType, tmp_path, caps
     assert run("bench", "kernels", "--events", "10", "--repeat", "2", "--json", str(file)) == 0
     assert json.loads(file.read_text()) == [RECORD | {"value": 20}]
     assert capsys.readouterr().out == ""
+
+
+def test_the_node_bench_measures_latency_unless_told_otherwise(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    room, node, latency = (ModuleType(f"holons.bench{name}") for name in ("", ".node", ".window_latency"))
+    vars(node)["run"] = lambda events, *, repeat, progress: [RECORD | {"value": events * repeat}]
+    vars(latency)["run"] = lambda seconds, *, nodes, **_: [RECORD | {"value": seconds * nodes}]
+    vars(room).update(node=node, window_latency=latency)
+    for module in (room, node, latency):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    few = ("bench", "node", "--events", "1000", "--repeat", "2", "--nodes", "3", "--json", "-")
+    assert run(*few) == 0
+    assert [record["value"] for record in json.loads(capsys.readouterr().out)] == [2000, 60]
+    assert run(*few, "--seconds", "0") == 0
+    assert [record["value"] for record in json.loads(capsys.readouterr().out)] == [2000]
 
 
 def test_bench_shows_a_table_otherwise(kernels: ModuleType, capsys: pytest.CaptureFixture[str]):

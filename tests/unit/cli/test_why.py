@@ -9,9 +9,9 @@ from tests.unit.cli.test_app import run
 
 from holons.cli.jobs import load_job
 from holons.cli.why import parse_start
-from holons.engines.embedded.processes import Site
+from holons.engines.site import Site
 from holons.errors import BadInput
-from holons.node import Node, Settings
+from holons.node import Node, Settings, submit
 
 APP = """
 import holons as h
@@ -34,12 +34,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site on which one node has run the job to its end."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(APP)
-    site = Site(tmp_path / "site", {"bids": 2}, 2)
+    site = Site(tmp_path / "site")
     ts = [200_000 * number for number in range(12)]
     site.load({"bids": [pl.DataFrame({"ts": ts[first:], "seller": ["a"] * (12 - first)}) for first in (0, 6)]})
     job = load_job("app.py:job")
-    node = Node("node-1#1", site.ports("node-1#1"), Settings(heartbeat_s=0.0))
-    node.add_job(job.name, job)
+    ports = site.ports("node-1#1")
+    node = Node("node-1#1", ports, Settings(heartbeat_s=0.0))
+    node.add_job(submit(job, ports).id, job)
     while not node.settled:
         node.tick()
     return tmp_path / "site"

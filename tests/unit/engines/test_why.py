@@ -124,7 +124,6 @@ def test_sessions_are_explained_by_key():
 
 def ran(job: h.Job, given) -> World:
     world = World(logs_of(given))
-    world.partitions[job.name] = 2
     node = Node("node-1#1", world.ports("node-1#1"), Settings(checkpoint_s=0.05, snapshot_deltas=2, rows_max=1))
     node.add_job(job.name, job)
     while not node.settled:

@@ -32,7 +32,7 @@ from holons.streams.lmdb.segment import Segment
 
 _MAGIC: Final = "holons log"
 _STEM_CHARACTERS_MAX: Final = 180
-_SETTLE_S: Final = 0.05
+_SETTLE_S: Final = 0.02
 _RELIST_S: Final = 1.0
 _TRIES: Final = 20
 _LITTER_S: Final = 60.0  # a segment that was begun so long ago, and is not there yet, never will be

@@ -27,7 +27,7 @@ from holons.streams.lmdb.mapping import Mapping
 DATA_FILE: Final = "data.mdb"
 
 _READERS_MAX: Final = 1024
-_OPEN_MAX: Final = 128  # each takes up to three file descriptors, and there may be only 1024
+_OPEN_MAX: Final = 128  # each takes up to four file descriptors, and there may be only 1024
 _READER_CHECK_S: Final = 5.0
 _FORK_WAIT_S: Final = 1.0
 _ENGINE: Final = 0  # LMDB 0.9, data format 1: `Meta` knows where its numbers are
@@ -155,6 +155,11 @@ class Environment:
                 except lmdb.Error as error:
                     raise self._failure(error) from error
 
+    def grew_since(self, transaction: int) -> bool:
+        """Whether there may be a commit after this one. Costs nothing; `last_transaction` says what can be read."""
+        mapping = self._mapping
+        return mapping is None or mapping.newest_transaction() != transaction
+
     def last_transaction(self) -> int:
         """The number of the last commit."""
         if registry.handle(self) is None:
@@ -188,7 +193,11 @@ class Environment:
         meta = Meta.read(self.directory)
         handle = registry.open(self, lambda: self._opened(meta.map_bytes))
         handle.reader_check()
-        self._mapping = Mapping(self.directory / DATA_FILE, meta.page_bytes)
+        try:
+            self._mapping = Mapping(self.directory / DATA_FILE, meta.page_bytes)
+        except FileNotFoundError as error:
+            registry.close(self)
+            raise SegmentGone(str(self.directory)) from error
         return handle
 
     def _opened(self, map_bytes: int) -> lmdb.Environment:

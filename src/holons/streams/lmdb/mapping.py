@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ _COPIED_BYTES_MAX: Final = 64 << 10
 """Smaller values are copied: that is cheaper than to map a file that grew."""
 
 _PAGE_HEAD_BYTES: Final = 16  # of LMDB 0.9; the first eight are the page's number
+_META_TRANSACTION: Final = 144  # where a meta page has its number
 _COMPARED_BYTES: Final = 48
 
 
@@ -34,6 +36,13 @@ class Mapping:
         self._path = path
         self._page_bytes = page_bytes
         self._view = memoryview(b"")
+        with path.open("rb") as file:
+            self._metas = mmap.mmap(file.fileno(), 2 * page_bytes, access=mmap.ACCESS_READ)
+        self._transactions = struct.Struct(f"={_META_TRANSACTION}x Q {page_bytes - 8}x Q")
+
+    def newest_transaction(self) -> int:
+        """The number of the newest commit; of one that is just being made, a little before a reader can see it."""
+        return max(self._transactions.unpack_from(self._metas))
 
     def lasting(self, data: memoryview) -> memoryview:
         """The same bytes as a value in LMDB's memory, but valid for as long as the result is held."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,11 +39,14 @@ class Segment:
         self.kept_for = 0
         """The partition that was last found to need it."""
         self._clock = clock
+        self._open_file = f"{directory}/{OPEN_FILE}"
         self._transaction = 0
         self._extents: dict[int, tuple[int, Extent]] = {}
 
     def poll(self) -> None:
         """Notices what was committed."""
+        if not self.environment.grew_since(self._transaction):
+            return
         last = self.environment.last_transaction()
         if last != self._transaction:
             self._transaction = last
@@ -50,7 +54,7 @@ class Segment:
 
     def is_open(self) -> bool:
         """Whether its writer may still add to it."""
-        return (self.directory / OPEN_FILE).exists()
+        return os.access(self._open_file, os.F_OK)
 
     def end(self) -> None:
         """Ends it: what its writer commits from now on, it will write once more elsewhere."""

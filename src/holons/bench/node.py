@@ -1,0 +1,268 @@
+"""How fast one node is, from an LMDB log to results in an LMDB log, with exactly-once on.
+
+Bids lie in a log of several partitions. One node with the ports that node processes have (inputs, outputs, sync,
+heartbeat and control streams in LMDB, checkpoints in a directory) and default settings runs one job at a time, from its
+first tick until everything is out. Every run starts from nothing, and its results are compared with what NumPy
+computes from the same bids. What is not timed: writing the bids.
+
+A rate is given per second of wall time and per second of CPU time, over all threads: the second is what a core does,
+also on a machine that is busy with other things.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import holons as h
+from holons.bench.kernels import Record
+from holons.engines.site import Site
+from holons.errors import InvariantBroken
+from holons.node import Node, submit
+from holons.streams import LmdbLog
+from holons.windows import END
+
+STREAM: Final = "bids"
+CHANNEL: Final = "on_window"
+SECOND_US: Final = 1_000_000
+CATEGORIES: Final = 5
+BATCH: Final = 100_000
+_IDLE_S: Final = 0.001
+
+
+class Highest(h.Program):
+    """The highest bid of each second."""
+
+    emit = "once"
+    highest = h.WCRDT(h.MaxRegister("int"), h.Tumbling("1s"))
+
+    def process(self, events: h.Events) -> None:
+        self.highest.insert(events["price"], events.ts)
+
+    def on_window(self, window: h.Window) -> Iterator[dict[str, Any]]:
+        yield {"window": window.start, "value": self.highest[window]}
+
+
+class AveragePerCategory(h.Program):
+    """The average price of each category, per second."""
+
+    emit = "once"
+    average = h.WCRDT(h.MergeMap(h.Average("int")), h.Tumbling("1s"))
+
+    def process(self, events: h.Events) -> None:
+        self.average.insert((events["category"], events["price"]), events.ts)
+
+    def on_window(self, window: h.Window) -> Iterator[pl.DataFrame]:
+        yield _in_window(self.average[window], window)
+
+
+class CountPerAuction(h.Program):
+    """How many bids each auction got, per second; every partition puts out its share of the auctions."""
+
+    count = h.WCRDT(h.MergeMap(h.GCounter()), h.Tumbling("1s"))
+
+    def process(self, events: h.Events) -> None:
+        self.count.insert((events["auction"], 1), events.ts)
+
+    def on_window(self, window: h.Window) -> Iterator[pl.DataFrame]:
+        yield _in_window(self.count[window].share(), window)
+
+
+def _in_window(values: h.Keyed, window: h.Window) -> pl.DataFrame:
+    return values.to_frame().select(pl.lit(window.start, pl.Int64).alias("window"), "key", "value")
+
+
+@dataclass(frozen=True)
+class Bids:
+    """Bids that can be made again: `events` of them over some partitions and some seconds of event time."""
+
+    events: int
+    partitions: int
+    seconds: int
+    auctions: int
+
+    def batches(self, partition: int) -> Iterator[dict[str, np.ndarray]]:
+        """A partition's bids, in order of time. Columns repeat after a few batches; times go on."""
+        rng = np.random.default_rng(partition)
+        count = self.events // self.partitions
+        size = min(BATCH, count)
+        pool = [
+            {
+                "auction": rng.integers(0, self.auctions, size),
+                "bidder": rng.integers(0, 1_000_000, size),
+                "price": rng.integers(1, 1_000_000_000, size),
+                "category": rng.integers(0, CATEGORIES, size),
+            }
+            for _ in range(4)
+        ]
+        for number, first in enumerate(range(0, count, size)):
+            index = np.arange(first, min(first + size, count), dtype=np.int64)
+            columns = {name: column[: len(index)] for name, column in pool[number % len(pool)].items()}
+            yield {"ts": index * (self.seconds * SECOND_US) // count, **columns}
+
+    def write(self, directory: Path) -> None:
+        """Writes them to a log."""
+        with LmdbLog(directory, STREAM, self.partitions, "producer#1") as log:
+            for partition in range(self.partitions):
+                for columns in self.batches(partition):
+                    log.append(partition, pa.record_batch(columns))
+                log.mark(partition, END.ts)
+
+    def folded(self, keys: str | None, fold: Callable[[np.ndarray, np.ndarray, np.ndarray], None]) -> None:
+        """Hands out (window, key, price) of all bids; for checks."""
+        for partition in range(self.partitions):
+            for columns in self.batches(partition):
+                windows = columns["ts"] // SECOND_US
+                fold(windows, columns[keys] if keys else np.zeros_like(windows), columns["price"])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, and what it must put out."""
+
+    name: str
+    program: h.Program
+    expected: Callable[[Bids], dict[tuple[int, int], float]]
+    """By (window, key)."""
+
+
+def run(
+    events: int = 20_000_000,
+    *,
+    repeat: int = 5,
+    partitions: int = 4,
+    seconds: int = 20,
+    auctions: int = 10_000,
+    progress: bool = False,
+) -> list[Record]:
+    """Measures every case over the same log."""
+    bids = Bids(events - events % partitions, partitions, seconds, auctions)
+    records: list[Record] = []
+    with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Progress(disable=not progress) as bar:
+        task = bar.add_task("writing bids", total=None)
+        bids.write(Path(folder) / "input")
+        cases = _cases(auctions)
+        for case in cases:
+            expected = case.expected(bids)
+            bar.update(task, description=case.name, total=len(cases) * repeat)
+            measured = []
+            for number in range(repeat):
+                site = Path(folder) / f"{type(case.program).__name__}-{number}"
+                measured.append(measure(case, bids, Path(folder) / "input", site, expected))
+                bar.advance(task)
+            records += _records(case, bids.events, measured)
+    return records
+
+
+def measure(
+    case: Case, bids: Bids, log: Path, directory: Path, expected: dict[tuple[int, int], float]
+) -> tuple[float, float]:
+    """Runs a case once on a fresh node and checks what it puts out: (wall seconds, CPU seconds)."""
+    directory.mkdir()
+    (directory / "input").symlink_to(log)
+    site = Site(directory)
+    job = h.job(case.program, STREAM)
+    ports = site.ports("node-1#1")
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    node = Node("node-1#1", ports)
+    node.add_job(submit(job, ports).id, job)
+    while not node.settled:
+        if not node.tick():
+            ports.clock.sleep_s(_IDLE_S)
+        for failure in node.failures.values():
+            raise failure
+    wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+    found = {
+        (row["window"] // SECOND_US, row.get("key", 0)): row["value"]
+        for rows in site.collected(job.name)[CHANNEL].values()
+        for row in rows
+    }
+    if found != expected:
+        different = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
+        raise InvariantBroken(
+            f"{case.name}: {len(different)} of {len(expected)} results are wrong, the first at (window, key) "
+            f"{different[0]}: {found.get(different[0])} instead of {expected.get(different[0])}"
+        )
+    return wall_s, cpu_s
+
+
+def show(records: Sequence[Record], console: Console | None = None) -> None:
+    """Prints a table of records, one line for each case."""
+    table = Table(title="One node, LMDB to LMDB, exactly once: million events a second", title_justify="left")
+    table.add_column("case")
+    for heading in ("core", "median", "wall", "median", "worst"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    by_case: dict[str, dict[str, float]] = {}
+    for record in records:
+        by_case.setdefault(record["case"], {})[record["metric"]] = record["value"]
+    for case, figures in by_case.items():
+        names = ("rate_core", "rate_core_median", "rate", "rate_median", "rate_worst")
+        table.add_row(case, *(f"{figures[name] / 1e6:.1f}" for name in names))
+    (console or Console()).print(table)
+
+
+# --- the cases ------------------------------------------------------------------------------------------------------
+
+
+def _cases(auctions: int) -> list[Case]:
+    return [
+        Case("maximum, tumbling 1 s", Highest(), _highest),
+        Case(f"average of {CATEGORIES} categories, tumbling 1 s", AveragePerCategory(), _averages),
+        Case(f"count of {auctions:,} keys, tumbling 1 s", CountPerAuction(), _counts),
+    ]
+
+
+def _highest(bids: Bids) -> dict[tuple[int, int], float]:
+    best = np.zeros(bids.seconds, dtype=np.int64)
+    bids.folded(None, lambda windows, _, prices: np.maximum.at(best, windows, prices))
+    return {(window, 0): value for window, value in enumerate(best.tolist())}
+
+
+def _averages(bids: Bids) -> dict[tuple[int, int], float]:
+    sums, counts = np.zeros((2, bids.seconds, CATEGORIES), dtype=np.int64)
+
+    def fold(windows: np.ndarray, keys: np.ndarray, prices: np.ndarray) -> None:
+        np.add.at(sums, (windows, keys), prices)
+        np.add.at(counts, (windows, keys), 1)
+
+    bids.folded("category", fold)
+    places = zip(*map(np.ndarray.tolist, np.nonzero(counts)), strict=True)
+    return {place: int(sums[place]) / int(counts[place]) for place in places}
+
+
+def _counts(bids: Bids) -> dict[tuple[int, int], float]:
+    counts = np.zeros((bids.seconds, bids.auctions), dtype=np.int64)
+    bids.folded("auction", lambda windows, keys, _: np.add.at(counts, (windows, keys), 1))
+    places = zip(*map(np.ndarray.tolist, np.nonzero(counts)), strict=True)
+    return {place: int(counts[place]) for place in places}
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+def record(case: str, metric: str, value: float, unit: str) -> Record:
+    """One figure of this bench."""
+    return Record(bench="node", case=case, system="holons", metric=metric, value=value, unit=unit)
+
+
+def _records(case: Case, events: int, measured: list[tuple[float, float]]) -> list[Record]:
+    walls, cpus = zip(*measured, strict=True)
+    return [
+        record(case.name, "rate", events / min(walls), "events/s"),
+        record(case.name, "rate_median", events / statistics.median(walls), "events/s"),
+        record(case.name, "rate_worst", events / max(walls), "events/s"),
+        record(case.name, "rate_core", events / min(cpus), "events/s/core"),
+        record(case.name, "rate_core_median", events / statistics.median(cpus), "events/s/core"),
+    ]
