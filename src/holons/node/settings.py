@@ -19,6 +19,8 @@ class Settings:
     residence_s: float = 2.0
     """How long a partition stays before it may be moved just to even out the load."""
     checkpoint_s: float = 0.5
+    loss_patience_s: float = 0.0
+    """A checkpoint must have been missing for this long before it is lost: who holds it may only be cut off."""
     snapshot_deltas: int = 64
     """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""
     idle_s: float | None = None

@@ -8,7 +8,7 @@ be cut in one direction only. What was written is never lost: the streams are lo
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from holons.clock import Random, seeded
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
-from holons.store import MemoryStore, Position, Store
+from holons.store import GridStore, MemoryStore, Position, Store
 from holons.streams import Chunk, Cursor, Log, MemoryHub, MemoryLog, Message
 
 
@@ -70,6 +70,8 @@ class World:
     hubs: dict[str, MemoryHub] = field(default_factory=dict)
     outputs: dict[tuple[str, str], MemoryLog] = field(default_factory=dict)
     store: MemoryStore = field(default_factory=MemoryStore)
+    grid: int | None = None
+    """In how many other nodes' memory records are kept; None: in a store that outlives them all."""
 
     def ports(self, gate: Gate) -> Ports:
         """The world as one node incarnation sees it."""
@@ -80,8 +82,13 @@ class World:
             sync=lambda job: self._shared(f"sync/{job}", gate),
             input=lambda stream: GatedLog(self.inputs[stream], gate),
             output=lambda job, channel: GatedLog(self.output(job, channel), gate),
-            store=SimulatedStore(self.store, gate),
+            store=self._store(gate),
         )
+
+    def _store(self, gate: Gate) -> Store:
+        if self.grid is None:
+            return SimulatedStore(self.store, gate)
+        return GridStore(self._shared("grid", gate), SimulatedClock(gate), self.grid)
 
     def _shared(self, stream: str, gate: Gate) -> SimulatedStream:
         return SimulatedStream(self.hubs.setdefault(stream, MemoryHub()), stream, gate)
@@ -260,6 +267,9 @@ class SimulatedStore:
         self._gate.store(f"list {name}")
         return self._store.positions(name)
 
+    def durable(self, name: str) -> list[Position]:
+        return self.positions(name)
+
     def get(self, name: str, position: Position) -> bytes:
         self._gate.store(f"get {name}")
         data = self._whole(name, position)
@@ -275,3 +285,6 @@ class SimulatedStore:
     def drop(self, name: str, below: Position) -> None:
         self._gate.store(f"drop {name}")
         self._store.drop(name, below)
+
+    def tend(self, live: Sequence[str]) -> bool:
+        return True
