@@ -9,9 +9,15 @@ import pytest
 from tests.simulation.scenarios import SCENARIOS, prepared, simulated
 from tests.workloads import streams
 
+from holons import codec
+from holons.engines.embedded.nodes import World
+from holons.engines.inputs import logs_of
 from holons.engines.simulator import Fault, Kind, Simulation
+from holons.errors import CheckpointLost
 from holons.node import Settings
+from holons.node.tasklets import JobOnNode
 from holons.semantics import run as run_oracle
+from holons.wcrdt import Replica
 
 SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "40"))
 TRIMMING = Settings(rows_max=7, snapshot_deltas=2, checkpoint_s=0.2, residence_s=1.0, poison_deaths=100)
@@ -228,3 +234,22 @@ def test_a_log_that_has_lost_acknowledged_rows_is_a_lost_checkpoint(name, lose):
             found += "'CheckpointLost'" in outcome.problem
             assert not outcome.problem or "'CheckpointLost'" in outcome.problem, str(outcome)
     assert found >= 4
+
+
+def test_a_replica_starts_from_a_snapshot_that_the_sync_stream_still_continues():
+    jobs, given, _ = prepared("bid share", 0)
+    world = World(logs_of(given))
+    job = jobs["shares"]
+    empty = Replica(job.layout.handles, len(given["bids"])).snapshot()
+    for cursor in ({"a": 4, "b": 4}, {"a": 9, "b": 2}):
+        world.store.put("shares/replica", (sum(cursor.values()),), codec.encode((cursor, empty)))
+    here = JobOnNode("shares", job, world.ports("c"), TRIMMING)
+    assert here.cursor == {"a": 9, "b": 2}, "the newest"
+    for writer in ("a", "b"):
+        for _ in range(9):
+            here.sync._hub.append(writer, b"")
+    here.sync.trim({"a": 4, "b": 3})
+    assert JobOnNode("shares", job, world.ports("d"), TRIMMING).cursor == {"a": 4, "b": 4}
+    here.sync.trim({"b": 5})
+    with pytest.raises(CheckpointLost, match="no snapshot of a replica reaches"):
+        JobOnNode("shares", job, world.ports("e"), TRIMMING)

@@ -1,10 +1,12 @@
 """The grid: who holds what, what is durable, and what is left when nodes die."""
 
 import pytest
-from tests.unit.store.grids import Grid
+from tests.unit.store.grids import Clock, Grid
 
 from holons.errors import CodecError, RecordDamaged, StoreUnavailable
+from holons.store import GridStore
 from holons.store.letters import Put, decode
+from holons.streams import LmdbSharedLog
 
 NODES = ["a", "b", "c", "d", "e"]
 
@@ -234,3 +236,18 @@ def test_letters_that_are_not_ours_are_refused():
     grid.hub.open("b").append(b"?")
     with pytest.raises(CodecError, match="not a letter"):
         grid.turn("a")
+
+
+def test_the_grid_runs_over_streams_between_processes(tmp_path):
+    clock = Clock()
+    logs = [LmdbSharedLog(tmp_path, "grid", node) for node in ("a#1", "b#1", "c#1")]
+    stores = [GridStore(log, clock, copies=2) for log in logs]
+    stores[0].put("p", (1,), b"1")
+    for _ in range(4):
+        clock.s += 0.1
+        for store in stores:
+            store.tend([log.writer for log in logs])
+    assert stores[0].durable("p") == [(1,)]
+    assert [store.get("p", (1,)) for store in stores] == [b"1"] * 3
+    for log in logs:
+        log.close()
