@@ -90,6 +90,12 @@ def test_all_that_held_a_record_die_after_a_trim(name):
     assert lost >= 5, "the streams were not trimmed in time: this tests nothing"
 
 
+def test_a_loss_is_told_though_its_partition_goes_from_node_to_node():
+    outcome, _ = run("bid share", 1081, grid=2, nodes=5)
+    assert not outcome.problem, str(outcome)
+    assert outcome.lost
+
+
 def test_without_a_trim_everything_is_run_again():
     settings = Settings(rows_max=7, checkpoint_s=1000.0, snapshot_deltas=1000, poison_deaths=100)
     for seed in range(5):

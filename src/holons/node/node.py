@@ -102,9 +102,15 @@ class Node:
             self._trim(here)
         if here.lost is not None:
             raise here.lost
-        if not waiting:
-            self._lost_since_s.pop(here.name, None)
+        if here.name in self._lost_since_s and self._all_run(here):
+            del self._lost_since_s[here.name]
         return happened
+
+    def _all_run(self, here: JobOnNode) -> bool:
+        """Whether somebody runs each partition of a job: then nothing is lost, though it may have looked so."""
+        live = self.membership.live()
+        told = {one.partition for node in live for one in self.membership.running(node) if one.job == here.name}
+        return told | set(here.tasklets) >= set(range(len(here.places)))
 
     def _open_jobs(self) -> None:
         for name, job in self._given.items():
