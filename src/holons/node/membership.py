@@ -27,7 +27,8 @@ class Membership:
         self.me = me
         self._settings = settings
         self._peers: dict[str, _Peer] = {}
-        self._watched_s = 0.0
+        self.watched_s = 0.0
+        """How long this node has been able to hear the others."""
         self._last_s: float | None = None
         self._sent = 0
         self._returned = 0
@@ -43,14 +44,14 @@ class Membership:
             return
         known = self._peers.get(beat.node)
         if known is None or beat.sequence > known.beat.sequence:
-            self._peers[beat.node] = _Peer(beat, self._watched_s)
+            self._peers[beat.node] = _Peer(beat, self.watched_s)
 
     def watch(self, now_s: float, *, caught_up: bool) -> None:
         """Time passes; it counts against the others only if I could have heard them."""
         elapsed = 0.0 if self._last_s is None else now_s - self._last_s
         self._last_s = now_s
         if caught_up and self._returned >= self._sent - 1:
-            self._watched_s += min(max(elapsed, 0.0), self._settings.tick_max_s)
+            self.watched_s += min(max(elapsed, 0.0), self._settings.tick_max_s)
 
     def alive(self, node: str) -> bool:
         """Whether a node may be counted on."""
@@ -59,12 +60,12 @@ class Membership:
         peer = self._peers.get(node)
         if peer is None or peer.beat.leaving:
             return False
-        return self._watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
+        return self.watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
 
     def forget(self) -> list[str]:
         """Forgets those that have been dead for very long, and says who they were; one that comes back is new."""
         long_dead_s = 60 * self._settings.failure_timeout_s
-        gone = [node for node, peer in self._peers.items() if self._watched_s - peer.moved_at_s > long_dead_s]
+        gone = [node for node, peer in self._peers.items() if self.watched_s - peer.moved_at_s > long_dead_s]
         for node in gone:
             del self._peers[node]
         return gone
@@ -76,7 +77,7 @@ class Membership:
     def expect(self, node: str) -> None:
         """Someone named in a claim: it has the timeout to show up."""
         if not self.known(node):
-            self._peers[node] = _Peer(Beat(node, -1), self._watched_s)
+            self._peers[node] = _Peer(Beat(node, -1), self.watched_s)
 
     def live(self) -> list[str]:
         """All nodes that may be counted on, myself included."""

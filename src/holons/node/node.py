@@ -7,10 +7,10 @@ correctness: a wrong one costs work, not rows.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-from holons.errors import HolonsError, LogUnavailable, StoreUnavailable
+from holons.errors import CheckpointLost, HolonsError, LogUnavailable, StoreUnavailable
 from holons.node.jobs import Jobs
 from holons.node.membership import Membership
 from holons.node.messages import Beat, Claim, Control, Running, Stopped, decode_beat, decode_control, encode
@@ -36,6 +36,8 @@ class Node:
         self.jobs: dict[str, JobOnNode] = {}
         self.failures: dict[str, HolonsError] = {}
         self.leaving = False
+        self._handed_over = False
+        self._lost_since_s: dict[str, float] = {}
         self.known = Jobs()
         """What the control log says about jobs."""
         self.given: dict[str, Job] = {}
@@ -65,21 +67,22 @@ class Node:
         return self.known.stopped
 
     def leave(self) -> None:
-        """Tells the others to take over; keep ticking until they have."""
+        """Tells the others to take over; keep ticking until it has `left`."""
         self.leaving = True
+        self._handed_over = False
         self._beat_at_s = float("-inf")
 
     def close(self) -> None:
         """Stores where everything is, so that whoever comes next begins there."""
         for here in self.jobs.values():
             for tasklet in here.tasklets.values():
-                with contextlib.suppress(LogUnavailable, StoreUnavailable):
+                with suppress(LogUnavailable, StoreUnavailable):
                     tasklet.checkpoint(now=True)
 
     @property
     def left(self) -> bool:
-        """Whether it was told to leave, and the others have taken over everything."""
-        return self.leaving and not any(here.tasklets for here in self.jobs.values())
+        """Whether a node that leaves may go: others run its partitions, and hold the records that it held."""
+        return self.leaving and self._handed_over and not any(here.tasklets for here in self.jobs.values())
 
     @property
     def settled(self) -> bool:
@@ -93,7 +96,8 @@ class Node:
         """One slice for everybody; says whether anything happened."""
         try:
             happened = self._listen()
-            self._tell()
+            self._tell_failures()
+            self._tend()
             self._open_jobs()
             self._try_next()
             self._beat()
@@ -102,41 +106,66 @@ class Node:
         except (LogUnavailable, StoreUnavailable):
             happened = False
         for name in list(self.jobs):
-            try:
+            with self._guarded(name):
                 happened |= self._tick_job(self.jobs[name])
-            except (LogUnavailable, StoreUnavailable):
-                continue
-            except HolonsError as error:
-                self._fail(name, error)
         return happened
+
+    def _tend(self) -> None:
+        live = [node for node in self.membership.live() if node != self.name or not self.leaving]
+        self._handed_over = self.ports.store.tend(live) and self.leaving
 
     def _tick_job(self, here: JobOnNode) -> bool:
         happened = here.listen()
-        self._start_and_stop(here)
+        waiting = self._start_and_stop(here)
         for partition, tasklet in list(here.tasklets.items()):
             if (here.name, partition) in self._listed:  # the others know where I am before I touch a row
                 happened |= tasklet.tick()
                 tasklet.checkpoint()
         here.snapshot()
-        if here.trim_soon:
+        if here.trim_soon and not waiting:  # what is to start may begin further back than what runs
             here.trim_soon = False
             self._trim(here)
+        if here.lost is not None:
+            raise here.lost
+        if here.name in self._lost_since_s and self._all_run(here):
+            del self._lost_since_s[here.name]
         return happened
+
+    def _all_run(self, here: JobOnNode) -> bool:
+        """Whether somebody runs each partition of a job: then nothing is lost, though it may have looked so."""
+        live = self.membership.live()
+        told = {one.partition for node in live for one in self.membership.running(node) if one.job == here.name}
+        return told | set(here.tasklets) >= set(range(len(here.places)))
 
     def _open_jobs(self) -> None:
         for name, job in self.given.items():
             over = name in self.stopped or name in self.failures or self.known.outdated(name)
             if name not in self.jobs and not over:
-                self.jobs[name] = JobOnNode(name, job, self.ports, self.settings, self._cuts[name])
+                with self._guarded(name):
+                    self.jobs[name] = JobOnNode(name, job, self.ports, self.settings, self._cuts[name])
+
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """What cannot be reached is tried again. A job that cannot go on stops everywhere; no other job is touched."""
+        try:
+            yield
+        except (LogUnavailable, StoreUnavailable):
+            return
+        except CheckpointLost as error:
+            watched_s = self.membership.watched_s
+            if watched_s - self._lost_since_s.setdefault(name, watched_s) >= self.settings.loss_patience_s:
+                self._fail(name, error)
+        except HolonsError as error:
+            self._fail(name, error)
 
     def _fail(self, name: str, error: HolonsError) -> None:
-        """A job that cannot go on stops everywhere; no other job is touched."""
         self.failures[name] = error
+        self.jobs.pop(name, None)
         self._untold.append(Stopped(name, type(error).__name__, str(error)))
-        del self.jobs[name]
+        with suppress(LogUnavailable):
+            self._tell_failures()
 
-    def _tell(self) -> None:
-        """Writes what happened to jobs here; again, if the log does not answer."""
+    def _tell_failures(self) -> None:
         while self._untold:
             self.ports.control.append(encode(self._untold[0]))
             self._untold.pop(0)
@@ -357,17 +386,27 @@ class Node:
                 self._write_claim(slot, owner.epoch + 1)
                 return
 
-    def _start_and_stop(self, here: JobOnNode) -> None:
-        """Runs what is mine; lets go of what is not, once the new owner has caught up (make before break)."""
+    def _start_and_stop(self, here: JobOnNode) -> bool:
+        """Runs what is mine; lets go of what is not, once the new owner has caught up (make before break).
+
+        Says whether something is to start as soon as the store answers.
+        """
         mine = {partition for job, partition, _ in self.ownership.held_by(self.name) if job == here.name}
+        here.lost = None
         for partition in sorted(mine - set(here.tasklets)):
-            tasklet = here.start(partition)
-            tasklet.suspicion, tasklet.suspect_to = self._suspicion(here.name, partition)
-            self._beat_at_s = float("-inf")
+            try:
+                tasklet = here.start(partition)
+                tasklet.suspicion, tasklet.suspect_to = self._suspicion(here.name, partition)
+                self._beat_at_s = float("-inf")
+            except StoreUnavailable:
+                continue
+            except CheckpointLost as error:
+                here.lost = error
         for partition in sorted(set(here.tasklets) - mine):
             tasklet = here.tasklets[partition]
             if self._taken_over(here.name, partition, tasklet):
                 here.stop(partition)
+        return not mine <= set(here.tasklets)
 
     def _taken_over(self, job: str, partition: int, tasklet: PartitionTasklet) -> bool:
         for slot in range(self.settings.replicas):

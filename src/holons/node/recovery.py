@@ -32,7 +32,7 @@ class Checkpoints:
         assert records.process is not None
         assert records.window is not None
         self._put(self._process, (process.offset, process.sealed_to), (dict(process.ordinals), records.process))
-        newest = self._store.positions(self._window)[-1:]
+        newest = self._store.durable(self._window)[-1:]
         if all(
             mine >= stored for mine, stored in zip(window.emitted_to, newest[0][1:] if newest else (), strict=False)
         ):
@@ -40,13 +40,13 @@ class Checkpoints:
 
     def _put(self, name: str, position: Position, record: object) -> None:
         self._store.put(name, position, codec.encode(record))
-        known = self._store.positions(name)
+        known = self._store.durable(name)
         if len(known) > _KEPT:
             self._store.drop(name, known[-_KEPT])
 
     def floors(self) -> tuple[int, tuple[int, ...]] | None:
-        """How far all records that are kept have sealed and emitted: nothing before will be asked for again."""
-        process, window = self._store.positions(self._process), self._store.positions(self._window)
+        """How far all durable records have sealed and emitted: nothing before will be asked for again."""
+        process, window = self._store.durable(self._process), self._store.durable(self._window)
         ended = process[-1:] and process[-1][1] >= ENDING  # there will never be a second one
         if (len(process) < _KEPT and not ended) or len(window) < _KEPT:
             return None

@@ -26,6 +26,8 @@ class Settings:
     lag_batches: int = 8
     """A node that has so many batches to read is behind: one that has none may take a partition off it."""
     checkpoint_s: float = 0.5
+    loss_patience_s: float = 0.0
+    """A checkpoint must have been missing for this long before it is lost: who holds it may only be cut off."""
     snapshot_deltas: int = 64
     """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""
     idle_s: float | None = None

@@ -22,6 +22,7 @@ from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
 from holons.program.calls import check_peekable
+from holons.store import Position
 from holons.streams import Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
@@ -44,6 +45,8 @@ class JobOnNode:
         self.replica, self.cursor = self._newest_replica()
         self.previews = PreviewExchange(self)
         self.trim_soon = False
+        self.lost: CheckpointLost | None = None
+        """Why a partition that belongs here cannot start."""
         self._since_snapshot = 0
         self._snapshot_at_s = float("-inf")
 
@@ -81,26 +84,29 @@ class JobOnNode:
             self.start(partition)
 
     def _newest_replica(self) -> tuple[Replica, Cursor]:
-        snapshots = self._snapshots()
+        snapshots = self._snapshots(self.ports.store.positions(f"{self.name}/replica"))
         if not snapshots:
             if any(self.sync.starts().values()):
                 raise CheckpointLost(
-                    f"{self.name}: the sync stream was trimmed, and no snapshot of a replica is left",
-                    hint="restore the checkpoint store",
+                    f"{self.name}: the sync stream was trimmed, and no snapshot of a replica reaches back so far",
+                    hint="restore the checkpoint store, or resubmit the job",
                 )
             return Replica(self.job.layout.handles, len(self.places)), {}
         cursor, snapshot = snapshots[-1]
         return Replica(self.job.layout.handles, len(self.places), snapshot), dict(cursor)
 
-    def _snapshots(self) -> list[tuple[Cursor, bytes]]:
-        """All stored snapshots that are whole, oldest first."""
-        name, store, whole = f"{self.name}/replica", self.ports.store, []
-        for position in store.positions(name):
+    def _snapshots(self, positions: list[Position]) -> list[tuple[Cursor, bytes]]:
+        """The stored snapshots that are whole and from which the sync stream still goes on, oldest first."""
+        name, store, usable = f"{self.name}/replica", self.ports.store, []
+        starts = self.sync.starts()
+        for position in positions:
             try:
-                whole.append(codec.decode(store.get(name, position)))
+                cursor, snapshot = codec.decode(store.get(name, position))
             except (RecordDamaged, CodecError):
                 continue
-        return whole
+            if all(cursor.get(writer, 0) >= start for writer, start in starts.items()):
+                usable.append((cursor, snapshot))
+        return usable
 
     def snapshot(self) -> None:
         """Stores the replica, and lets go of the part of the sync stream that two snapshots cover.
@@ -118,7 +124,7 @@ class JobOnNode:
         name, store = f"{self.name}/replica", self.ports.store
         store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
         self._since_snapshot, self._snapshot_at_s = 0, now_s
-        cursors = [cursor for cursor, _ in self._snapshots()][-2:]
+        cursors = [cursor for cursor, _ in self._snapshots(store.durable(name))][-2:]
         if len(cursors) == 2:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
             store.drop(name, (sum(cursors[0].values()),))
@@ -170,7 +176,8 @@ class PartitionTasklet:
         """Never wrong rows: a run that would read what was trimmed does not begin."""
         layout, sealed_to = self.here.job.layout, self.run.process.state.sealed_to
         processed = [layout.reach(stage, sealed_to) for stage in range(layout.stages)]
-        if not self.here.replica.serves(processed, self.run.window.emitted_to):
+        emitted_to = self.run.window.emitted_to
+        if not self.here.replica.serves(processed, emitted_to) or not self.run.process.remembers(min(emitted_to)):
             raise CheckpointLost(
                 f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
                 hint="its newest records are gone: restore the checkpoint store, or resubmit the job",

@@ -322,6 +322,11 @@ class ProcessPart:
         for panes in self.local_panes.values():
             panes.trim(emitted - panes.handle.keep_us)
 
+    def remembers(self, emitted: int) -> bool:
+        """Whether all WLocal values are still here that windows beyond `emitted` may read."""
+        panes = self.local_panes.values()
+        return all(one.trimmed_to <= max(emitted - one.handle.keep_us, BEGINNING) for one in panes)
+
 
 def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, SealedPanes]) -> tuple[Seal, ...]:
     """Seals up to `end`; of local handles only the presence travels, their values stay in `local_panes`."""

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -77,6 +77,9 @@ class DirectoryStore:
         with _unavailable("list", self._folder(name)):
             return sorted(position for position, _ in self._records(self._list(name)))
 
+    def durable(self, name: str) -> list[Position]:
+        return self.positions(name)
+
     def get(self, name: str, position: Position) -> bytes:
         path = self._path(name, position)
         with _unavailable("read", path):
@@ -94,6 +97,9 @@ class DirectoryStore:
             for path in [*old, *self._leftovers(files)]:
                 with contextlib.suppress(FileNotFoundError):  # another node was faster
                     self._files.delete_file(path)
+
+    def tend(self, live: Sequence[str]) -> bool:
+        return True
 
     # --- files ------------------------------------------------------------------------------------------------------
 

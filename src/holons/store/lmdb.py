@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -72,6 +72,9 @@ class LmdbStore:
                     found.update(position for _, position in _positions(transaction, name))
         return sorted(found)
 
+    def durable(self, name: str) -> list[Position]:
+        return self.positions(name)
+
     def get(self, name: str, position: Position) -> bytes:
         with self._unavailable("read"):
             found = self._find(name, position)
@@ -91,6 +94,9 @@ class LmdbStore:
                         self._drop_of_dead(folder, name, below)
                     finally:
                         os.close(lock)
+
+    def tend(self, live: Sequence[str]) -> bool:
+        return True
 
     def damaged_writers(self) -> list[str]:
         """The folders whose records nobody can read any more."""

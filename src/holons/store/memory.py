@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holons.errors import RecordDamaged
 from holons.store.store import Position
 
@@ -22,6 +24,9 @@ class MemoryStore:
     def positions(self, name: str) -> list[Position]:
         return sorted(self._records.get(name, {}))
 
+    def durable(self, name: str) -> list[Position]:
+        return self.positions(name)
+
     def get(self, name: str, position: Position) -> bytes:
         data = self._records.get(name, {}).get(position)
         if data is None:
@@ -32,6 +37,9 @@ class MemoryStore:
         records = self._records.get(name, {})
         for position in [position for position in records if position < below]:
             del records[position]
+
+    def tend(self, live: Sequence[str]) -> bool:
+        return True
 
     def bytes_held(self) -> int:
         """The size of all records."""

@@ -7,6 +7,7 @@ an earlier one did. So nothing is ever overwritten, a torn write harms nobody, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 Position: TypeAlias = tuple[int, ...]
@@ -21,7 +22,11 @@ class Store(Protocol):
         ...
 
     def positions(self, name: str) -> list[Position]:
-        """The positions of all records of a name, ascending."""
+        """The positions of all records of a name that can be had, ascending: what recovery may start from."""
+        ...
+
+    def durable(self, name: str) -> list[Position]:
+        """The positions that survive whatever this store promises to survive: what trimming may rely on."""
         ...
 
     def get(self, name: str, position: Position) -> bytes:
@@ -30,4 +35,11 @@ class Store(Protocol):
 
     def drop(self, name: str, below: Position) -> None:
         """Forgets the records below a position."""
+        ...
+
+    def tend(self, live: Sequence[str]) -> bool:
+        """Called at every tick with the nodes that are alive, among which a node that leaves does not count itself.
+
+        Says whether that node may go: nothing that others need is with it alone.
+        """
         ...

@@ -3,6 +3,7 @@
 import itertools
 
 from pyarrow import fs
+from tests.unit.store.grids import PatientGrid
 
 from holons.store import DirectoryStore, LmdbStore, MemoryStore
 
@@ -34,8 +35,12 @@ def durable_lmdb(root):
     return LmdbStore(root / f"lmdb-{next(_numbers)}", "node-1", durability="disk", map_bytes=1 << 20)
 
 
+def grid(root):
+    return PatientGrid()
+
+
 STORES = {
-    make.__name__: make for make in (memory, directory, durable_directory, foreign_filesystem, lmdb, durable_lmdb)
+    make.__name__: make for make in (memory, directory, durable_directory, foreign_filesystem, lmdb, durable_lmdb, grid)
 }
 
 

@@ -2,13 +2,16 @@
 
 Safety: at the end the outputs are the oracle's, byte for byte; on the way no position ever held two rows. Liveness:
 after the last fault everything is out within a bounded virtual time. A failing run prints its seed and what happened.
+
+With records in nodes' memory (`grid`), a run in which more nodes than copies were away at one time may also end with
+`CheckpointLost`; the rows that are out must be the oracle's first ones then.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from holons.clock import seeded
@@ -16,7 +19,7 @@ from holons.engines.inputs import PartitionRows, partitions_in, pieces
 from holons.engines.simulator.faults import FIRST_KINDS, Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, World
 from holons.errors import HolonsError
-from holons.node import Node, Settings
+from holons.node import Node, Settings, Stopped
 from holons.program import Collected, Job, canonical
 from holons.streams import MemoryJournal, MemoryLog
 from holons.windows import Mark
@@ -24,6 +27,11 @@ from holons.windows import Mark
 FAULTS_UNTIL_S = 6.0
 RECOVER_WITHIN_S = 60.0
 _PRODUCED_BY_S = 5.0
+_PATIENCE_S = 12.0
+"""Longer than anybody is cut off."""
+_AWAY = frozenset({Kind.CRASH, Kind.CRASH_ALL, Kind.CRASH_OTHERS, Kind.STALL, Kind.ISOLATE, Kind.SLOW})
+_REPLICATED_WITHIN_S = 5.0
+"""From when a node is back, or dead for good, until everything it held is elsewhere again: timeouts, letters, retries."""
 
 Streams: TypeAlias = Mapping[str, Sequence[PartitionRows]]
 Expected: TypeAlias = Mapping[str, Collected] | Callable[[Streams], Mapping[str, Collected]]
@@ -40,6 +48,8 @@ class Outcome:
     finished_s: float
     faults: tuple[Fault, ...]
     trace: tuple[str, ...] = field(repr=False)
+    lost: bool = False
+    """Whether the job ended with `CheckpointLost`, as it may when too many nodes are away at one time."""
 
     def __str__(self) -> str:
         verdict = self.problem or f"all is well after {self.finished_s:.1f}s"
@@ -77,6 +87,7 @@ class Simulation:
         replicas: int = 1,
         settings: Settings | None = None,
         foreign: bool = False,
+        grid: int | None = None,
     ) -> None:
         """`foreign` inputs are not ours to write to: they are read through a journal."""
         self._random = seeded(seed)
@@ -88,12 +99,16 @@ class Simulation:
             poison_deaths=100,  # nodes die for other reasons here
             replicas=replicas,
         )
-        self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()})
+        if grid is not None:
+            self._settings = replace(self._settings, loss_patience_s=_PATIENCE_S)
+        self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()}, grid=grid)
         if foreign:
             self.world.journals = {name: MemoryJournal() for name in streams}
         self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S, kinds=kinds) if faults is None else faults)
         self.trace: list[str] = []
         self._judged: tuple[dict[str, list[int]], Mapping[str, Collected]] | None = None
+        self._away: list[tuple[int, float, float]] = []
+        """Which members were away, from when, until when."""
         self._queue: list[tuple[float, int, int, str]] = []
         self._ticket = 0
         self._members = [self._member(number) for number in range(nodes)]
@@ -154,6 +169,9 @@ class Simulation:
         except SimulatedCrash as crash:
             self._down(member, str(crash))
             return
+        if self.world.grid is not None and member.node.left:
+            self._down(member, f"{member.node.name} has left")
+            return
         slow = 10.0 if member.slow_until_s > world.now_s else 1.0
         self._schedule(world.now_s + member.period_s * slow * self._random.uniform(0.5, 1.5), member.number, "tick")
 
@@ -170,12 +188,16 @@ class Simulation:
         member = self._members[fault.node % len(self._members)]
         until_s = self.world.now_s + fault.for_s
         self._tell(f"fault: {fault}")
+        struck = {
+            Kind.CRASH_ALL: self._members,
+            Kind.CRASH_OTHERS: [other for other in self._members if other is not member],
+        }.get(fault.kind, [member])
+        self._away += [(one.number, self.world.now_s, until_s) for one in struck if fault.kind in _AWAY]
         if fault.kind is Kind.CRASH:
             self._crash(member, fault.detail % 60, until_s)
         elif fault.kind in (Kind.CRASH_ALL, Kind.CRASH_OTHERS):
-            for other in self._members:
-                if fault.kind is Kind.CRASH_ALL or other is not member:
-                    self._crash(other, fault.detail % 7, until_s)
+            for other in struck:
+                self._crash(other, fault.detail % 7, until_s)
         elif fault.kind is Kind.STALL:
             member.stalled_until_s = until_s
         elif fault.kind is Kind.SLOW:
@@ -232,8 +254,7 @@ class Simulation:
             self._do(what, number)
             failed = [member.node.stopped for member in self._members if member.node and member.node.stopped]
             if failed:
-                stopped = next(iter(failed[0].values()))
-                return self.outcome(f"{stopped.job} was stopped: {stopped.kind}: {stopped.reason}")
+                return self._stopped(next(iter(failed[0].values())), self._told(expected))
             if self.world.now_s > checked_s:
                 checked_s = self.world.now_s + 0.5
                 if self.world.now_s > _PRODUCED_BY_S and self._all_out(self._told(expected)):
@@ -265,10 +286,29 @@ class Simulation:
             else:
                 log.append(partition, piece)
 
+    def _stopped(self, why: Stopped, expected: Mapping[str, Collected]) -> Outcome:
+        """Judges a job that has stopped: a checkpoint may be lost, but no row may be wrong."""
+        if why.kind != "CheckpointLost" or not self._too_many_away():
+            return self.outcome(f"{why.job} was stopped: {why.kind}: {why.reason}")
+        wrong = self._difference(expected, missing_allowed=True)
+        return replace(self.outcome(wrong), lost=True)
+
+    def _too_many_away(self) -> bool:
+        """Whether at some time more nodes were away, or had just been, than there are copies of a record."""
+        if self.world.grid is None:
+            return False
+        silent_s = sum(fault.for_s for fault in self.faults if fault.kind is Kind.LOG_OUTAGE)
+        counted_s = _REPLICATED_WITHIN_S + silent_s
+        return any(
+            len({member for member, since_s, until_s in self._away if since_s <= at_s <= until_s + counted_s})
+            > self.world.grid
+            for _, at_s, _ in self._away
+        )
+
     def _all_out(self, wanted: Mapping[str, Collected]) -> bool:
         return all(canonical(self.world.collected(name)) == canonical(rows) for name, rows in wanted.items())
 
-    def _difference(self, expected: Mapping[str, Collected]) -> str:
+    def _difference(self, expected: Mapping[str, Collected], missing_allowed: bool = False) -> str:
         """The first row that is wrong or missing."""
         for name, channels in expected.items():
             got = self.world.collected(name)
@@ -279,9 +319,9 @@ class Simulation:
                     for place in range(max(len(want_rows), len(got_rows))):
                         want = want_rows[place] if place < len(want_rows) else "nothing"
                         have = got_rows[place] if place < len(got_rows) else "nothing"
-                        if want != have:
+                        if want != have and not (missing_allowed and place >= len(got_rows)):
                             return f"{name} {channel} partition {partition} row {place}: {have}, not {want}"
-        return "the outputs differ in their bytes"
+        return "" if missing_allowed else "the outputs differ in their bytes"
 
     def outcome(self, problem: str) -> Outcome:
         """What became of it so far."""

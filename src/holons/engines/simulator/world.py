@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from holons.engines.collecting import collect_logs
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
-from holons.store import MemoryStore, Position, Store
+from holons.store import GridStore, MemoryStore, Position, Store
 from holons.streams import Chunk, Cursor, Journal, JournaledLog, Log, MemoryHub, MemoryJournal, MemoryLog, Message
 
 
@@ -85,6 +85,8 @@ class World:
     hubs: dict[str, MemoryHub] = field(default_factory=dict)
     outputs: dict[tuple[str, str], MemoryLog] = field(default_factory=dict)
     store: MemoryStore = field(default_factory=MemoryStore)
+    grid: int | None = None
+    """In how many other nodes' memory records are kept; None: in a store that outlives them all."""
 
     def ports(self, gate: Gate) -> Ports:
         """The world as one node incarnation sees it."""
@@ -96,7 +98,7 @@ class World:
             previews=lambda job: self._shared(f"previews/{job}", gate),
             input=lambda stream: self._input(stream, gate),
             output=lambda job, channel, partitions: GatedLog(self.output(job, channel, partitions), gate),
-            store=SimulatedStore(self.store, gate),
+            store=self._store(gate),
         )
 
     def _input(self, stream: str, gate: Gate) -> Log:
@@ -108,6 +110,11 @@ class World:
         """An input with its marks in the order that nodes read it; looking at it changes nothing."""
         log, journal = self.inputs[stream], self.journals.get(stream)
         return log if journal is None else JournaledLog(log, copy.deepcopy(journal))
+
+    def _store(self, gate: Gate) -> Store:
+        if self.grid is None:
+            return SimulatedStore(self.store, gate)
+        return GridStore(self._shared("grid", gate), SimulatedClock(gate), self.grid)
 
     def _shared(self, stream: str, gate: Gate) -> SimulatedStream:
         return SimulatedStream(self.hubs.setdefault(stream, MemoryHub()), stream, gate)
@@ -322,6 +329,9 @@ class SimulatedStore:
         self._gate.store(f"list {name}")
         return self._store.positions(name)
 
+    def durable(self, name: str) -> list[Position]:
+        return self.positions(name)
+
     def get(self, name: str, position: Position) -> bytes:
         self._gate.store(f"get {name}")
         data = self._whole(name, position)
@@ -337,3 +347,6 @@ class SimulatedStore:
     def drop(self, name: str, below: Position) -> None:
         self._gate.store(f"drop {name}")
         self._store.drop(name, below)
+
+    def tend(self, live: Sequence[str]) -> bool:
+        return True
