@@ -90,8 +90,9 @@ def test_all_that_held_a_record_die_after_a_trim(name):
     assert lost >= 5, "the streams were not trimmed in time: this tests nothing"
 
 
-def test_a_loss_is_told_though_its_partition_goes_from_node_to_node():
-    outcome, _ = run("bid share", 1081, grid=2, nodes=5)
+@pytest.mark.parametrize("seed", [1004, 1013, 1016])
+def test_a_loss_is_told_though_its_partition_goes_from_node_to_node(seed):
+    outcome, _ = run("bid share", seed, grid=2, nodes=5)
     assert not outcome.problem, str(outcome)
     assert outcome.lost
 
@@ -226,7 +227,7 @@ LOSSES = {
 def test_lost_records_never_make_a_wrong_row(name, what):
     for seed in range(12):
         outcome, _ = lossy(name, seed, LOSSES[what], at_s=1.2 + seed * 0.3)
-        assert not outcome.problem or "'CheckpointLost'" in outcome.problem, str(outcome)
+        assert not outcome.problem or "CheckpointLost" in outcome.problem, str(outcome)
         assert not outcome.problem or what not in ("the older replicas",), str(outcome)
 
 
@@ -237,8 +238,8 @@ def test_a_log_that_has_lost_acknowledged_rows_is_a_lost_checkpoint(name, lose):
     for seed in range(8):
         outcome, simulation = lossy(name, seed, lose, at_s=4.0)
         if simulation.lost_something:
-            found += "'CheckpointLost'" in outcome.problem
-            assert not outcome.problem or "'CheckpointLost'" in outcome.problem, str(outcome)
+            found += "CheckpointLost" in outcome.problem
+            assert not outcome.problem or "CheckpointLost" in outcome.problem, str(outcome)
     assert found >= 4
 
 

@@ -7,8 +7,9 @@ import time
 import pyarrow as pa
 from tests.workloads import load
 
-from holons.engines.embedded.processes import ProcessNodes, Site
+from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.inputs import partitions_in
+from holons.engines.site import Site
 from holons.node import Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -25,14 +26,15 @@ def bid(seconds):
 
 
 def test_an_idle_partition_does_not_hold_up_the_others_and_all_processes_agree(tmp_path):
-    job, site = load("bid_share"), Site(tmp_path, {"bids": 2}, 2)
-    nodes = ProcessNodes(site, job, Settings(idle_s=0.3, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2))
+    job, site = load("bid_share"), Site(tmp_path)
+    nodes = ProcessNodes(site, Settings(idle_s=0.3, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2))
     deadline, second = time.monotonic() + LIMIT_S, 0
     with LmdbLog(tmp_path / "input", "bids", 2, "producer#1") as producer:
         producer.append(1, bid(0))
+        nodes.submit(job)
         try:
             victim, *_ = [nodes.start() for _ in range(3)]
-            while len(site.collected(job).get("on_window", {}).get(0, [])) < 5:
+            while len(site.collected(job.name).get("on_window", {}).get(0, [])) < 5:
                 assert time.monotonic() < deadline, "the silent partition holds up the other"
                 producer.append(0, bid(second := second + 1))
                 time.sleep(0.02)
@@ -45,5 +47,5 @@ def test_an_idle_partition_does_not_hold_up_the_others_and_all_processes_agree(t
         finally:
             nodes.stop()
     executed = partitions_in(site.ports("judge#1").input("bids"))
-    assert canonical(site.collected(job)) == canonical(run_oracle(job, {"bids": executed}, rows_per_call=500))
-    assert len(site.collected(job)["late"][1]) == 1
+    assert canonical(site.collected(job.name)) == canonical(run_oracle(job, {"bids": executed}, rows_per_call=500))
+    assert len(site.collected(job.name)["late"][1]) == 1

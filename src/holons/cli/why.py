@@ -74,16 +74,16 @@ def _inputs(job: Job, root: Path, opened: ExitStack) -> dict[str, Log]:
             raise BadInput(
                 f"{place.label} holds no rows", hint=f"--log names the directory with {given.stream!r} in it"
             )
-        logs[given.stream] = opened.enter_context(LmdbLog(place.directory, place.stream, one.partitions, _READER))
+        log = opened.enter_context(LmdbLog(place.directory, place.stream, one.partitions, _READER))
+        logs[given.stream] = Site(place.directory.parent).journaled(given.stream, log)
     return logs
 
 
 def _sealed(job: Job, partitions: int, root: Path, opened: ExitStack) -> SealedByNodes | None:
     """What the job's nodes have sealed; None if no node ever ran here."""
-    versions = Site(root).jobs().versions.values()
-    ran = max(
-        (version for version in versions if version.digest == job.digest), key=lambda one: one.generation, default=None
-    )
+    jobs = Site(root).jobs()
+    same = [version for version in jobs.versions.values() if version.digest == job.digest]
+    ran = max(same, key=lambda version: version.generation, default=jobs.current(job.name))
     name = job.name if ran is None else ran.id
     there = [place for place in places(root) if place.stream == f"sync-{name}"]
     if len(there) != 1:

@@ -79,11 +79,6 @@ class Site:
                 logs[folder, stream] = LmdbLog(self.directory / folder, stream, partitions, writer)
             return logs[folder, stream]
 
-        def journaled(stream: str) -> Log:
-            journal = self.directory / "journal" / quote(stream, safe="")
-            rows = log("input", stream, self._partitions(stream))
-            return JournaledLog(rows, DirectoryJournal(journal)) if idle_marks or journal.exists() else rows
-
         def shared(stream: str, segment_bytes: int = _SEGMENT_BYTES) -> LmdbSharedLog:
             return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=segment_bytes)
 
@@ -93,10 +88,15 @@ class Site:
             control=shared("control"),
             sync=lambda job: shared(f"sync-{job}"),
             previews=lambda job: shared(f"previews-{job}"),
-            input=journaled,
+            input=lambda stream: self.journaled(stream, log("input", stream, self._partitions(stream)), idle_marks),
             output=lambda job, channel, partitions: log("output", f"{job}/{channel}", partitions),
             store=DirectoryStore(self._store),
         )
+
+    def journaled(self, stream: str, log: LmdbLog, idle_marks: bool = False) -> Log:
+        """An input stream with the marks that nodes have put among its rows."""
+        journal = self.directory / "journal" / quote(stream, safe="")
+        return JournaledLog(log, DirectoryJournal(journal)) if idle_marks or journal.exists() else log
 
     def _partitions(self, stream: str) -> int:
         partitions = partitions_in(self.directory / "input", stream)
