@@ -189,7 +189,7 @@ def node(
     ] = 20,
     rate: Annotated[int, typer.Option(min=2_000, help="Events a second while latency is measured.")] = 1_000_000,
     nodes: Annotated[int, typer.Option(min=1, help="Node processes while latency is measured.")] = 4,
-    every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 2,
+    every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 5,
     json_file: Annotated[
         Path | None,
         typer.Option(

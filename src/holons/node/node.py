@@ -22,6 +22,7 @@ from holons.program import Cut, Job
 from holons.streams import Cursor
 
 _BEATS_KEPT = 16
+_HOUSEKEEPING = 0.25  # of a heartbeat
 
 
 class Node:
@@ -49,7 +50,7 @@ class Node:
         self._control_cursor: Cursor = {}
         self._began_s = ports.clock.now_s()
         self._sequence = 0
-        self._beat_at_s = float("-inf")
+        self._beat_at_s = self._kept_house_at_s = float("-inf")
         self._vacant_since_s: dict[Slot, float] = {}
         self._claimed: dict[Slot, int] = {}
         self._held_since_s: dict[Slot, float] = {}
@@ -70,7 +71,7 @@ class Node:
         """Tells the others to take over; keep ticking until it has `left`."""
         self.leaving = True
         self._handed_over = False
-        self._beat_at_s = float("-inf")
+        self._beat_soon()
 
     def close(self) -> None:
         """Stores where everything is, so that whoever comes next begins there."""
@@ -94,21 +95,32 @@ class Node:
 
     def tick(self) -> bool:
         """One slice for everybody; says whether anything happened."""
-        try:
-            happened = self._listen()
-            self._tell_failures()
-            self._tend()
-            self._open_jobs()
-            self._try_next()
-            self._beat()
-            self._claim()
-            self._trim_streams()
-        except (LogUnavailable, StoreUnavailable):
-            happened = False
+        happened = False
+        now_s = self.ports.clock.now_s()
+        if now_s - self._kept_house_at_s >= _HOUSEKEEPING * self.settings.heartbeat_s:
+            self._kept_house_at_s = now_s
+            with suppress(LogUnavailable, StoreUnavailable):
+                happened = self._keep_house()
         for name in list(self.jobs):
             with self._guarded(name):
                 happened |= self._tick_job(self.jobs[name])
         return happened
+
+    def _keep_house(self) -> bool:
+        """Everything but the work itself: a few times in a heartbeat, since each look at a stream costs."""
+        happened = self._listen()
+        self._tell_failures()
+        self._tend()
+        self._open_jobs()
+        self._try_next()
+        self._beat()
+        self._claim()
+        self._trim_streams()
+        return happened
+
+    def _beat_soon(self) -> None:
+        """The others should know at once."""
+        self._beat_at_s = self._kept_house_at_s = float("-inf")
 
     def _tend(self) -> None:
         live = [node for node in self.membership.live() if node != self.name or not self.leaving]
@@ -121,6 +133,8 @@ class Node:
             if (here.name, partition) in self._listed:  # the others know where I am before I touch a row
                 happened |= tasklet.tick()
                 tasklet.checkpoint()
+                if (here.name, partition) == self._on_trial and not tasklet.suspicion:
+                    self._beat_soon()  # the next one's turn
         here.snapshot()
         if here.trim_soon and not waiting:  # what is to start may begin further back than what runs
             here.trim_soon = False
@@ -337,7 +351,7 @@ class Node:
         ]
         trial = min(suspects, default=(0, "", -1))[1:]
         if suspects and trial != self._on_trial:
-            self._beat_at_s = float("-inf")
+            self._beat_soon()
         self._on_trial = trial
 
     def _slot_owner(self, job: str, partition: int, slot: int) -> str | None:
@@ -397,7 +411,7 @@ class Node:
             try:
                 tasklet = here.start(partition)
                 tasklet.suspicion, tasklet.suspect_to = self._suspicion(here.name, partition)
-                self._beat_at_s = float("-inf")
+                self._beat_soon()
             except StoreUnavailable:
                 continue
             except CheckpointLost as error:
