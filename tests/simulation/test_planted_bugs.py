@@ -16,7 +16,7 @@ from holons.errors import StoreUnavailable
 from holons.node import membership, node, ownership, recovery, tasklets
 from holons.program.emission import WindowPart
 from holons.program.process import ProcessPart, ProcessState
-from holons.streams import JournaledLog
+from holons.streams import JournaledLog, MemoryLog
 from holons.wcrdt import Applied, Contributions, Replica
 from holons.windows import BEGINNING, ENDING, EventClock, Observed
 
@@ -242,6 +242,40 @@ def who_loses_an_entry_of_the_journal_goes_by_its_own(patch):
         return entry
 
     patch.setattr(JournaledLog, "_propose", propose)
+
+
+@bug("bid share", seed=301)
+def a_checkpoint_is_replaced_by_an_older_one(patch):
+    def put(self, name, position, record):
+        for other in self._store.positions(name):
+            self._store.drop(name, (*other, 1))  # whoever stores last is right
+        self._store.put(name, position, codec.encode(record))
+
+    def save(self, run):
+        records = run.snapshot()
+        process, window = run.process.state, run.window
+        put(self, self._process, (process.offset, process.sealed_to), (dict(process.ordinals), records.process))
+        put(self, self._window, (window.calls, *window.emitted_to), (dict(window.ordinals), records.window))
+
+    def floors(self):  # and what it reaches was trimmed for
+        process, window = self._store.positions(self._process), self._store.positions(self._window)
+        return (process[-1][1], window[-1][1:]) if process and window else None
+
+    patch.setattr(recovery.Checkpoints, "save", save)
+    patch.setattr(recovery.Checkpoints, "floors", floors)
+
+
+@bug("highest bid", seed=32)
+def outputs_are_overwritten_at_their_position(patch):
+    def put(self, partition, offset, rows):
+        """As a file that is opened for writing at a place: what was there is gone, and what followed as well."""
+        kept = [chunk for chunk in self.read(partition, 0, offset) if chunk.length]
+        self._chunks[partition], self._starts[partition] = kept, [chunk.offset for chunk in kept]
+        self._ends[partition] = sum(chunk.length for chunk in kept)
+        self.append(partition, rows)
+        return True
+
+    patch.setattr(MemoryLog, "put", put)
 
 
 @pytest.mark.parametrize("name", BUGS)
