@@ -19,7 +19,7 @@ LINES_MAX = 600
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"})
 TIMEKEEPERS = ("src/holons/clock.py", "src/holons/bench/", "src/holons/cli/")
 UNPICKLERS: tuple[str, ...] = (
-    "src/holons/engines/embedded/processes.py",
+    "src/holons/engines/orders.py",
 )  # files that may unpickle, each for a reason that its docstring gives
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" + "XX"]) + r")\b")
 

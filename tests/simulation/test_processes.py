@@ -56,7 +56,7 @@ def test_four_processes_two_of_them_killed_and_replaced(tmp_path, workload, seed
         nodes.submit(job)
         names = [nodes.start() for _ in range(4)]
         for victim in rng.sample(names, 2):
-            nodes.running[victim].process.join(rng.uniform(0.0, 3.0))  # let it work for a while
+            nodes.running[victim].join(rng.uniform(0.0, 3.0))  # let it work for a while
             nodes.kill(victim)
             nodes.start()
         assert nodes.wait(120.0), "the survivors did not finish"
@@ -73,11 +73,11 @@ def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_pa
         until(lambda: site.collected(job.name), "no row came out")
         victim = next(name for name in names if runs_something(site, name))
         stopped = nodes.running.pop(victim)
-        os.kill(stopped.process.pid, signal.SIGSTOP)
+        os.kill(stopped.pid, signal.SIGSTOP)
         try:
             assert nodes.wait(120.0), "the others did not take over"
         finally:
-            os.kill(stopped.process.pid, signal.SIGCONT)
+            os.kill(stopped.pid, signal.SIGCONT)
         assert canonical(site.collected(job.name)) == expected
         nodes.running[victim] = stopped  # it goes on, and catches up with what the others did
         assert nodes.wait(60.0), "it did not settle after it went on"

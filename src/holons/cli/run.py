@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from holons.cli.jobs import load_job, named_files
-from holons.clock import SystemClock
+from holons.engines.driver import Driver
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.site import Site
-from holons.engines.watching import Seen, Watcher
+from holons.engines.watching import Seen
 from holons.errors import BadInput, JobFailed
 from holons.node import Settings, Stopped, Submitted
 from holons.program import Job
@@ -118,18 +118,16 @@ def _names(job: Job) -> str:
 # --- while it runs ----------------------------------------------------------------------------------------------------
 
 
-def _watch(nodes: ProcessNodes, version: Submitted, console: Console) -> bool:
+def _watch(nodes: Driver, version: Submitted, console: Console) -> bool:
     """Until everything is out: True; until Ctrl-C: False. Nodes that die are replaced."""
-    clock = SystemClock()
-    ports = nodes.site.ports("watcher")
-    watcher, deaths, began_s = Watcher(ports.beats, clock), 0, clock.now_s()
+    deaths, began_s = 0, nodes.clock.now_s()
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         try:
             while not nodes.settled():
                 deaths += len(nodes.replace_the_dead())
                 _check_stopped(nodes.stopped().get(version.id))
-                live.update(_table(watcher.look(version.id), version, deaths, clock.now_s() - began_s))
-                clock.sleep_s(_LOOK_S)
+                live.update(_table(nodes.watcher.look(version.id), version, deaths, nodes.clock.now_s() - began_s))
+                nodes.clock.sleep_s(_LOOK_S)
         except KeyboardInterrupt:
             return False
     _check_stopped(nodes.stopped().get(version.id))

@@ -79,19 +79,21 @@ class Site:
                 logs[folder, stream] = LmdbLog(self.directory / folder, stream, partitions, writer)
             return logs[folder, stream]
 
-        def shared(stream: str, segment_bytes: int = _SEGMENT_BYTES) -> LmdbSharedLog:
-            return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=segment_bytes)
-
         return Ports(
             clock=SystemClock(),
-            beats=shared("beats", _BEATS_SEGMENT_BYTES),
-            control=shared("control"),
-            sync=lambda job: shared(f"sync-{job}"),
-            previews=lambda job: shared(f"previews-{job}"),
+            beats=self.shared("beats", writer),
+            control=self.shared("control", writer),
+            sync=lambda job: self.shared(f"sync-{job}", writer),
+            previews=lambda job: self.shared(f"previews-{job}", writer),
             input=lambda stream: self.journaled(stream, log("input", stream, self._partitions(stream)), idle_marks),
             output=lambda job, channel, partitions: log("output", f"{job}/{channel}", partitions),
             store=DirectoryStore(self._store),
         )
+
+    def shared(self, stream: str, writer: str) -> LmdbSharedLog:
+        """A stream that nodes and drivers share."""
+        size = _BEATS_SEGMENT_BYTES if stream == "beats" else _SEGMENT_BYTES
+        return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=size)
 
     def journaled(self, stream: str, log: LmdbLog, idle_marks: bool = False) -> Log:
         """An input stream with the marks that nodes have put among its rows."""

@@ -35,11 +35,20 @@ class Watcher:
         self._before: tuple[float, int] | None = None
         self._rate = 0.0
 
-    def look(self, job: str) -> Seen:
-        """What the nodes said last about a job."""
+    def settled(self, given: int) -> set[str]:
+        """The nodes that have so many jobs, and say that all of them are out."""
+        self._listen()
+        return {name for name, (beat, _) in self._heard.items() if beat.settled and beat.given == given}
+
+    def _listen(self) -> float:
         now_s = self._clock.now_s()
         for message in self._beats.read(self._cursor, 100_000):
             self._heard[message.writer] = decode_beat(message.data), now_s
+        return now_s
+
+    def look(self, job: str) -> Seen:
+        """What the nodes said last about a job."""
+        now_s = self._listen()
         lately = {name: beat.running for name, (beat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
         nodes = {name: tuple(one for one in running if one.job == job) for name, running in sorted(lately.items())}
         furthest: dict[int, Running] = {}

@@ -45,6 +45,12 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
     sequence: int
     running: tuple[Running, ...] = ()
     leaving: bool = False
+    given: int = 0
+    """How many jobs it was given the code of."""
+    settled: bool = False
+    """Whether all of them have ended, and everything is out."""
+    pid: int = 0
+    """Its process, for people who look for it."""
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim"):

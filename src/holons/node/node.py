@@ -28,8 +28,9 @@ _HOUSEKEEPING = 0.25  # of a heartbeat
 class Node:
     """One incarnation of a node. `name` must never have been used before."""
 
-    def __init__(self, name: str, ports: Ports, settings: Settings | None = None) -> None:
+    def __init__(self, name: str, ports: Ports, settings: Settings | None = None, *, pid: int = 0) -> None:
         self.name = name
+        self._pid = pid
         self.ports = ports
         self.settings = settings or Settings()
         self.membership = Membership(name, self.settings)
@@ -240,7 +241,8 @@ class Node:
             return
         self._sequence += 1
         running = [self._told(here, tasklet) for here in self.jobs.values() for tasklet in here.tasklets.values()]
-        self.ports.beats.append(encode(Beat(self.name, self._sequence, tuple(running), self.leaving)))
+        beat = Beat(self.name, self._sequence, tuple(running), self.leaving, len(self.given), self.settled, self._pid)
+        self.ports.beats.append(encode(beat))
         self.membership.sent(self._sequence)
         self._beat_at_s = now_s
         waiting = {

@@ -1,0 +1,194 @@
+"""A driver: starts, watches and stops nodes over a site. Where a node runs is a subclass's business.
+
+A driver coordinates nothing. It writes jobs into the control log, hands out their code, and looks at beats; if it dies,
+its nodes end themselves, and another driver goes on with the same site.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from holons.clock import SystemClock
+from holons.engines.orders import Given, Orders, Told, given
+from holons.engines.site import Site
+from holons.engines.watching import Watcher
+from holons.errors import BadInput
+from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
+from holons.program import Collected, Job
+
+_IDLE_S = 0.0005
+_LOOK_S = 0.01
+_STOP_S = 5.0
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Everything that a node process needs to know when it starts."""
+
+    site: Site
+    name: str
+    settings: Settings
+    secret: bytes
+
+
+class Process(Protocol):
+    """A node's process, as its driver sees it."""
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        ...
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for it to end."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL, or the like: no goodbye."""
+        ...
+
+
+class Driver(ABC):
+    """Nodes over one site. Use it as a context manager: at its end nothing is left running."""
+
+    def __init__(self, site: Site, settings: Settings | None = None) -> None:
+        self.site = site
+        self.settings = settings or Settings()
+        if self.settings.guarantee != "exactly-once":
+            raise BadInput(
+                "LMDB logs take appends of one writer only", hint='they check positions: keep guarantee="exactly-once"'
+            )
+        self.running: dict[str, Process] = {}
+        self.clock = SystemClock()
+        self._secret = secrets.token_bytes(32)
+        self._token = uuid.uuid4().hex[:8]
+        self._ports = site.ports(f"driver-{self._token}")
+        self._orders = Orders(site.shared("orders", f"driver-{self._token}"), self._secret)
+        self._versions: list[Submitted] = []
+        self._started = 0
+        self.watcher = Watcher(self._ports.beats, self.clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @abstractmethod
+    def launch(self, birth: Birth) -> Process:
+        """Starts a node's process, which calls `live`."""
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def submit(self, job: Job, *, upgrade: bool = False) -> Submitted:
+        """Runs a job on all nodes, those that come later included; see `node.submit`."""
+        version = submit(job, self._ports, upgrade=upgrade)
+        self._orders.give(given(version, job))
+        self._versions.append(version)
+        return version
+
+    def cancel(self, name: str) -> None:
+        """Stops a job everywhere; what it put out stays."""
+        cancel(name, self._ports)
+
+    def stopped(self) -> dict[str, Stopped]:
+        """The jobs that were stopped, by id, and why."""
+        return self.site.jobs().stopped
+
+    def collected(self, name: str) -> Collected:
+        """All rows that a job has put out so far."""
+        return self.site.collected(name)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> str:
+        """Starts one more node; returns its name."""
+        self._started += 1
+        name = f"node-{self._started}#{self._token}"
+        self.running[name] = self.launch(Birth(self.site, name, self.settings, self._secret))
+        return name
+
+    def kill(self, name: str) -> None:
+        """Ends a node without a goodbye."""
+        process = self.running.pop(name)
+        process.kill()
+        process.join(_STOP_S)
+
+    def replace_the_dead(self) -> list[str]:
+        """Starts a new node for each that has died; returns who had died."""
+        dead = [name for name, process in self.running.items() if not process.alive()]
+        for name in dead:
+            self.running.pop(name).join(0.0)
+            self.start()
+        return dead
+
+    def drain(self, name: str, timeout_s: float = 30.0) -> None:
+        """Lets a node hand everything over, and go."""
+        self._end(name, "leave", timeout_s)
+
+    def _end(self, name: str, what: str, timeout_s: float) -> None:
+        process = self.running.pop(name)
+        self._orders.give(Told(name, "leave" if what == "leave" else "stop"))
+        process.join(timeout_s)
+        if process.alive():
+            process.kill()
+            process.join(_STOP_S)
+
+    def settled(self) -> bool:
+        """Whether every node says that all inputs have ended and everything is out."""
+        told = self.watcher.settled(len(self._versions))
+        return bool(self.running) and all(name in told for name in self.running)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until everything is out; False if that takes too long."""
+        until_s = self.clock.now_s() + timeout_s
+        while not self.settled():
+            if self.clock.now_s() > until_s:
+                return False
+            self.clock.sleep_s(_LOOK_S)
+        return True
+
+    def stop(self) -> None:
+        """Asks all nodes to end, and ends those that do not."""
+        for name in self.running:
+            self._orders.give(Told(name, "stop"))
+        until_s = self.clock.now_s() + _STOP_S
+        for process in self.running.values():
+            process.join(max(0.0, until_s - self.clock.now_s()))
+        for process in self.running.values():
+            if process.alive():
+                process.kill()
+                process.join(_STOP_S)
+        self.running.clear()
+
+
+def live(birth: Birth, wanted: Callable[[], bool]) -> None:
+    """The whole life of a node process: until it is told to go, or nobody wants it any more."""
+    ports = birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None)
+    orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
+    node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
+    while not stop and not node.left:
+        happened = node.tick()
+        now_s = ports.clock.now_s()
+        if now_s - looked_s >= _LOOK_S:
+            looked_s, stop = now_s, _obey(orders, node) or not wanted()
+        if not happened:
+            ports.clock.sleep_s(_IDLE_S)
+    node.close()
+
+
+def _obey(orders: Orders, node: Node) -> bool:
+    """Takes what the driver says; True if it says to stop."""
+    for order in orders.heard():
+        if isinstance(order, Given):
+            node.add_job(order.version.id, order.job(), order.version.cuts)
+        elif order.node == node.name and order.what == "leave":
+            node.leave()
+        elif order.node == node.name:
+            return True
+    return False
