@@ -11,11 +11,12 @@ from holons.semantics import run as run_oracle
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_node_in_a_spark_task_gives_the_oracles_bytes(name):
+def test_nodes_in_spark_tasks_give_the_oracles_bytes(name, nodes):
     job = load(name)
     given = streams(job, *EXAMPLES[name], seed=7)
-    assert h.run(job, given, engine="spark").canonical() == canonical(run_oracle(job, given))
+    assert h.run(job, given, engine="spark", nodes=nodes).canonical() == canonical(run_oracle(job, given))
 
 
 @pytest.mark.spark
@@ -32,12 +33,6 @@ def test_a_program_of_this_very_module_travels_to_spark():
     job = h.job(Here(), "visits")
     given = streams(load("alert_rule"), *EXAMPLES["alert_rule"], seed=1)
     assert h.run(job, given, engine="spark").canonical() == canonical(run_oracle(job, given))
-
-
-@pytest.mark.spark
-def test_memory_logs_are_not_shared_between_spark_tasks():
-    with pytest.raises(h.HolonsError, match="nodes"):
-        h.run(load("bid_share"), streams(load("bid_share"), *EXAMPLES["bid_share"], seed=1), engine="spark", nodes=2)
 
 
 def test_an_unknown_engine_is_named():

@@ -121,6 +121,9 @@ def run(
         float | None, typer.Option(metavar="SECONDS", help="After this long without a row a partition holds up nobody.")
     ] = None,
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Take over from an older version of the job.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="[bold]embedded[/bold]: processes; [bold]spark[/bold]: Spark tasks.")
+    ] = "embedded",
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write what came out here ([bold]-[/bold]: stdout).")
     ] = None,
@@ -138,11 +141,12 @@ def run(
       holons run app.py:job --log /var/holons            [dim]# go on[/dim]
       holons run app.py:job --log /var/holons --upgrade  [dim]# with new code[/dim]
       holons run app.py:job --input bids=bids.csv --output out --format jsonl
+      holons run app.py:job --input bids=parts/ --nodes 3 --engine spark
     """
     from holons.cli import run as the_run
 
     records = the_run.main(
-        the_run.Options(job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade)
+        the_run.Options(job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine)
     )
     if json_file is not None:
         write_records(records, json_file)

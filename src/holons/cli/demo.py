@@ -62,7 +62,7 @@ def main(*, events: int, partitions: int, spark: bool) -> bool:
         "3 embedded nodes": lambda: h.run(job, streams, nodes=3),
     }
     if spark:
-        ways["1 node in a Spark task"] = lambda: h.run(job, streams, engine="spark")
+        ways["3 nodes in Spark tasks"] = lambda: h.run(job, streams, nodes=3, engine="spark")
     ran = _run_all(ways, console)
     _show_windows(ran[0].results, partitions, console)
     return _show_check(ran, console)

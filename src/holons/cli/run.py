@@ -1,4 +1,4 @@
-"""`holons run`: a job on nodes in processes of their own, with a table of what they do."""
+"""`holons run`: a job on nodes in processes of their own, or in Spark tasks, with a table of what they do."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from holons.cli.jobs import load_job, named_files
-from holons.engines.driver import Driver
+from holons.engines.driver import Driver, check_stopped
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.site import Site
 from holons.engines.watching import Seen
-from holons.errors import BadInput, JobFailed
-from holons.node import Settings, Stopped, Submitted
+from holons.errors import BadInput
+from holons.node import Settings, Submitted
 from holons.program import Job
 from holons.streams import FileSink, LmdbLog, load
 from holons.streams import Progress as LoadProgress
@@ -45,6 +45,7 @@ class Options:
     format: str = "parquet"
     idle_s: float | None = None
     upgrade: bool = False
+    engine: str = "embedded"
 
 
 def main(options: Options) -> list[dict[str, object]]:
@@ -56,12 +57,22 @@ def main(options: Options) -> list[dict[str, object]]:
         _load(site, job, named_files(options.inputs), console)
         _check_streams(site, job)
         settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
-        with ProcessNodes(site, settings) as nodes:
+        with _driver(site, settings, options) as nodes:
             version = nodes.submit(job, upgrade=options.upgrade)
             for _ in range(options.nodes):
                 nodes.start()
             finished = _watch(nodes, version, console)
         return _tell(site, job, version, options, finished=finished, console=console)
+
+
+def _driver(site: Site, settings: Settings, options: Options) -> Driver:
+    if options.engine == "embedded":
+        return ProcessNodes(site, settings)
+    if options.engine == "spark":
+        from holons.engines.spark.nodes import SparkNodes
+
+        return SparkNodes(site, settings, nodes=options.nodes)
+    raise BadInput(f"no engine {options.engine!r}", hint="--engine embedded, or --engine spark")
 
 
 @contextlib.contextmanager
@@ -125,21 +136,13 @@ def _watch(nodes: Driver, version: Submitted, console: Console) -> bool:
         try:
             while not nodes.settled():
                 deaths += len(nodes.replace_the_dead())
-                _check_stopped(nodes.stopped().get(version.id))
+                check_stopped(nodes.stopped().get(version.id))
                 live.update(_table(nodes.watcher.look(version.id), version, deaths, nodes.clock.now_s() - began_s))
                 nodes.clock.sleep_s(_LOOK_S)
         except KeyboardInterrupt:
             return False
-    _check_stopped(nodes.stopped().get(version.id))
+    check_stopped(nodes.stopped().get(version.id))
     return True
-
-
-def _check_stopped(stopped: Stopped | None) -> None:
-    if stopped is not None:
-        raise JobFailed(
-            f"{stopped.job} was stopped everywhere: {stopped.kind}: {stopped.reason}",
-            hint="what it put out before is still there; other jobs were not touched",
-        )
 
 
 def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> RenderableType:

@@ -18,13 +18,14 @@ from holons.clock import SystemClock
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
 from holons.engines.watching import Watcher
-from holons.errors import BadInput
+from holons.errors import BadInput, JobFailed
 from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
 _IDLE_S = 0.0005
 _LOOK_S = 0.01
 _STOP_S = 5.0
+_REPLACE_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Driver(ABC):
 
     def settled(self) -> bool:
         """Whether every node says that all inputs have ended and everything is out."""
-        told = self.watcher.settled(len(self._versions))
+        told = {_base(name) for name in self.watcher.settled(len(self._versions))}
         return bool(self.running) and all(name in told for name in self.running)
 
     def wait(self, timeout_s: float) -> bool:
@@ -152,6 +153,17 @@ class Driver(ABC):
                 return False
             self.clock.sleep_s(_LOOK_S)
         return True
+
+    def run_to_end(self, job: Job, nodes: int) -> Collected:
+        """Runs a job on so many nodes until its inputs have ended and everything is out; nodes that die are replaced."""
+        version = self.submit(job)
+        for _ in range(nodes):
+            self.start()
+        while not self.wait(_REPLACE_S):
+            check_stopped(self.stopped().get(version.id))
+            self.replace_the_dead()
+        check_stopped(self.stopped().get(version.id))
+        return self.collected(job.name)
 
     def stop(self) -> None:
         """Asks all nodes to end, and ends those that do not."""
@@ -165,6 +177,15 @@ class Driver(ABC):
                 process.kill()
                 process.join(_STOP_S)
         self.running.clear()
+
+
+def check_stopped(stopped: Stopped | None) -> None:
+    """Raises if a job was stopped that nobody wanted to stop."""
+    if stopped is not None and stopped.failed:
+        raise JobFailed(
+            f"{stopped.job} was stopped everywhere: {stopped.kind}: {stopped.reason}",
+            hint="what it put out before is still there; other jobs were not touched",
+        )
 
 
 def live(birth: Birth, wanted: Callable[[], bool]) -> None:
@@ -187,8 +208,13 @@ def _obey(orders: Orders, node: Node) -> bool:
     for order in orders.heard():
         if isinstance(order, Given):
             node.add_job(order.version.id, order.job(), order.version.cuts)
-        elif order.node == node.name and order.what == "leave":
+        elif order.node == _base(node.name) and order.what == "leave":
             node.leave()
-        elif order.node == node.name:
+        elif order.node == _base(node.name):
             return True
     return False
+
+
+def _base(name: str) -> str:
+    """A node's name as its driver knows it: whoever runs it again adds a number."""
+    return name.partition(".")[0]

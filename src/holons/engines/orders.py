@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import sys
+from types import ModuleType
 from typing import Literal, TypeAlias
 
 import cloudpickle
@@ -15,6 +17,7 @@ import msgspec
 
 from holons.node import Submitted
 from holons.program import Job
+from holons.program.digest import installed
 from holons.streams import Cursor, SharedLog
 
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
@@ -69,8 +72,21 @@ class Orders:
 
 
 def given(version: Submitted, job: Job) -> Given:
-    """A job on its way."""
+    """A job on its way, with all modules that are not installed on the other side."""
+    _take_along(type(job.program).__module__, set())
     return Given(version, cloudpickle.dumps(job))
+
+
+def _take_along(module_name: str, seen: set[str]) -> None:
+    """Lets a module travel by value, and those that it refers to, unless they are installed."""
+    module = sys.modules.get(module_name)
+    if module is None or module_name in seen or installed(module_name):
+        return
+    seen.add(module_name)
+    if module_name != "__main__":
+        cloudpickle.register_pickle_by_value(module)
+    for value in list(vars(module).values()):
+        _take_along(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or "", seen)
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -40,6 +40,11 @@ class Watcher:
         self._listen()
         return {name for name, (beat, _) in self._heard.items() if beat.settled and beat.given == given}
 
+    def pids(self) -> dict[str, int]:
+        """The process of each node that beat lately."""
+        now_s = self._listen()
+        return {name: beat.pid for name, (beat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
+
     def _listen(self) -> float:
         now_s = self._clock.now_s()
         for message in self._beats.read(self._cursor, 100_000):

@@ -61,7 +61,7 @@ def _parts(value: Any) -> list[object]:  # noqa: ANN401
     if isinstance(value, types.ModuleType | types.BuiltinFunctionType):
         return []
     if isinstance(value, types.FunctionType | type):
-        if _installed(value.__module__):
+        if installed(value.__module__):
             return []
         return _of_function(value) if isinstance(value, types.FunctionType) else _of_class(value)
     if isinstance(value, staticmethod | classmethod | types.MethodType):
@@ -115,7 +115,7 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _installed(module_name: str | None) -> bool:
+def installed(module_name: str | None) -> bool:
     """Whether code comes from the standard library or an installed package, ours included."""
     root = (module_name or "").partition(".")[0]
     if root in sys.stdlib_module_names or root == "holons":

@@ -1,94 +1,97 @@
-"""Runs a job on a node that lives in a Spark task.
+"""Nodes on Spark: each one a long-lived task, in a job of its own, so that they are added, drained and lost one by one.
 
-The task is a job of one task (`spark.range(1).mapInArrow`): it holds its slot until it is done, and hands back what
-the node put out, as canonical bytes. The program travels in Spark's closure; nothing else is ever unpickled.
+Spark places, ships, isolates and restarts them; they coordinate themselves. Whatever Spark does to a task, the other nodes
+go on, and take its partitions over long before Spark has brought it back. A task that Spark runs again is a new node.
 """
 
 from __future__ import annotations
 
-import sys
+import os
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark import cloudpickle
+from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
-from holons import codec
-from holons.engines.inputs import PartitionRows, pieces
-from holons.engines.spark.session import session
-from holons.errors import BadInput
+from holons.engines.driver import Birth, Driver, live
+from holons.engines.inputs import PartitionRows
+from holons.engines.site import Site
+from holons.engines.spark.session import check_session, session
+from holons.node import Settings
 from holons.program import Collected, Job
-from holons.windows import Mark
 
-_SCHEMA = "channel string, partition int, rows binary"
-_Shipped = dict[str, list[list[bytes | int]]]
+_SCHEMA = "done boolean"
 
 
-def run(
-    job: Job,
-    streams: Mapping[str, Sequence[PartitionRows]],
-    *,
-    nodes: int = 1,
-    spark: SparkSession | None = None,
-) -> Collected:
-    """Runs a job over bounded streams on one Spark task."""
-    if nodes != 1:
-        raise BadInput(
-            f"{nodes} nodes on Spark over memory logs", hint="memory is not shared: use nodes=1, or embedded"
-        )
-    spark = spark or session()
-    travels_by_value(type(job.program).__module__)
-    task = node_task(job, {name: [_ship(rows) for rows in partitions] for name, partitions in streams.items()})
-    collected: Collected = {}
-    for row in spark.range(1).mapInArrow(task, _SCHEMA).collect():
-        collected.setdefault(row.channel, {})[row.partition] = codec.decode(bytes(row.rows))
-    return collected
+class SparkNodes(Driver):
+    """Nodes over a site on this machine, each in a task of its own."""
+
+    def __init__(
+        self, site: Site, settings: Settings | None = None, *, nodes: int = 1, spark: SparkSession | None = None
+    ) -> None:
+        self.spark = spark or session(nodes)
+        check_session(self.spark, nodes)
+        super().__init__(site, settings)
+
+    def launch(self, birth: Birth) -> NodeTask:
+        return NodeTask(self.spark, birth)
 
 
-def node_task(job: Job, shipped: _Shipped) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What Spark runs: a whole node, from its inputs to its outputs."""
+class NodeTask:
+    """A Spark job of one task, watched by a thread of ours."""
+
+    def __init__(self, spark: SparkSession, birth: Birth) -> None:
+        self._spark = spark
+        self._group = f"holons {birth.name}"
+        self._birth = birth
+        self.error: Exception | None = None
+        """Why Spark gave it up."""
+        self._thread = InheritableThread(target=self._run, daemon=True, name=self._group)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._spark.sparkContext.setJobGroup(self._group, f"Holons {self._birth.name}", interruptOnCancel=True)
+        try:
+            self._spark.range(1, numPartitions=1).mapInArrow(node_task(self._birth), _SCHEMA).collect()
+        except Exception as error:  # noqa: BLE001 - whatever Spark says: the node is gone
+            self.error = error
+
+    def alive(self) -> bool:
+        thread: threading.Thread = self._thread
+        return thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def kill(self) -> None:
+        self._spark.sparkContext.cancelJobGroup(self._group)
+
+
+def node_task(birth: Birth) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What Spark runs: the whole life of a node."""
 
     def run_node(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from holons.engines.embedded import run as run_embedded
-
+        parent, context = os.getppid(), TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        name = f"{birth.name}.{attempt}" if attempt else birth.name
         for _ in batches:
-            streams = {name: [_unship(rows) for rows in partitions] for name, partitions in shipped.items()}
-            for channel, partitions in run_embedded(job, streams).items():
-                for partition, rows in partitions.items():
-                    yield pa.record_batch(
-                        {
-                            "channel": pa.array([channel]),
-                            "partition": pa.array([partition], pa.int32()),
-                            "rows": pa.array([codec.encode(rows)], pa.binary()),
-                        }
-                    )
+            live(
+                replace(birth, name=name), lambda: os.getppid() == parent
+            )  # killing pyspark.daemon would leave us behind
+        yield from ()
 
     return run_node
 
 
-def travels_by_value(module_name: str) -> None:
-    """Lets a program's module travel inside the closure, unless it is installed on the other side as well."""
-    module: ModuleType | None = sys.modules.get(module_name)
-    path = getattr(module, "__file__", None) or ""
-    installed = module_name.partition(".")[0] == "holons" or "site-packages" in path
-    if module is not None and module_name != "__main__" and not installed:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _ship(rows: PartitionRows) -> list[bytes | int]:
-    """A partition as Arrow's own bytes; marks as their time."""
-    shipped: list[bytes | int] = []
-    for piece in pieces(rows):
-        if isinstance(piece, Mark):
-            shipped.append(piece.ts)
-        else:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, piece.schema) as writer:
-                writer.write_batch(piece)
-            shipped.append(sink.getvalue().to_pybytes())
-    return shipped
-
-
-def _unship(shipped: list[bytes | int]) -> list[pa.RecordBatch | Mark]:
-    return [Mark(piece) if isinstance(piece, int) else pa.ipc.open_stream(piece).read_next_batch() for piece in shipped]
+def run(
+    job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, spark: SparkSession | None = None
+) -> Collected:
+    """Runs a job over bounded streams on nodes in Spark tasks, over a site of its own."""
+    with tempfile.TemporaryDirectory(prefix="holons-") as directory:
+        site = Site(directory)
+        site.load(streams)
+        with SparkNodes(site, nodes=nodes, spark=spark) as running:
+            return running.run_to_end(job, nodes)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from holons.errors import JavaMissing
+from holons.errors import BadInput, JavaMissing
 
 JAVA_OLDEST = 17
+_SLOTS_LEAST = 10
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
@@ -27,7 +28,7 @@ def session(nodes: int = 1) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return (
         SparkSession.builder.appName("holons")
-        .master(f"local[{nodes + 2}, 1000]")
+        .master(f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]")  # slots cost nothing; later runs may want more
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -36,6 +37,32 @@ def session(nodes: int = 1) -> SparkSession:
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}")
         .getOrCreate()
     )
+
+
+def check_session(spark: SparkSession, nodes: int) -> None:
+    """Says what is wrong with a session before anything starts: nodes hold their slots for good."""
+    if "connect" in type(spark).__module__:
+        raise BadInput(
+            "Holons cannot run nodes over Spark Connect yet",
+            hint="use a classic session: SparkSession.builder.master(...).getOrCreate(), without .remote(...)",
+        )
+    context = spark.sparkContext
+    if not str(context.master).startswith("local"):
+        raise BadInput(
+            f"the streams of a site are on this machine, and Spark's master is {context.master}",
+            hint="use master local[N] or local-cluster[...]; streams for several machines are still to come",
+        )
+    if spark.conf.get("spark.speculation", "false") == "true":
+        raise BadInput(
+            "Spark would start a second copy of each node, since spark.speculation is on",
+            hint='set spark.speculation to "false": nodes take over from each other by themselves',
+        )
+    slots = context.defaultParallelism
+    if slots < nodes + 1:
+        raise BadInput(
+            f"{nodes} nodes need {nodes + 1} slots (one is Spark's own), and there are {slots}",
+            hint=f'ask for more: .master("local[{nodes + 2}]"), or run at most {slots - 1} nodes',
+        )
 
 
 def check_java() -> int:

@@ -1,0 +1,105 @@
+"""Nodes in Spark tasks: killed, drained, refused where they could not run."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+from tests.workloads import load
+
+from holons.clock import SystemClock
+from holons.engines.site import Site
+from holons.engines.spark.nodes import SparkNodes
+from holons.engines.spark.session import check_session, session
+from holons.errors import BadInput
+from holons.node import Settings
+from holons.program import canonical
+from holons.semantics import run as run_oracle
+from holons.windows import END
+
+pytestmark = pytest.mark.spark
+PARTITIONS = 4
+SLOWLY = Settings(rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5)
+
+
+def bids(partition: int) -> pl.DataFrame:
+    rng = np.random.default_rng(partition)
+    return pl.DataFrame({"ts": np.sort(rng.integers(0, 60_000_000, 4_000)), "kind": rng.choice(["bid", "x"], 4_000)})
+
+
+def until(condition, why: str, within_s: float = 60.0) -> None:
+    clock = SystemClock()
+    until_s = clock.now_s() + within_s
+    while not condition():
+        assert clock.now_s() < until_s, why
+        clock.sleep_s(0.02)
+
+
+@pytest.fixture
+def workload(tmp_path):
+    job, rows = load("bid_share"), [bids(partition) for partition in range(PARTITIONS)]
+    site = Site(tmp_path)
+    site.load({"bids": rows})
+    return job, site, canonical(run_oracle(job, {"bids": [[frame, END] for frame in rows]}, rows_per_call=500))
+
+
+def test_a_python_worker_is_killed_and_the_others_take_over(workload):
+    job, site, expected = workload
+    with SparkNodes(site, SLOWLY, nodes=3) as nodes:
+        nodes.submit(job)
+        names = [nodes.start() for _ in range(3)]
+        until(lambda: set(names) <= set(nodes.watcher.pids()), "the nodes did not come up")
+        until(lambda: site.collected(job.name), "no row came out")
+        os.kill(nodes.watcher.pids()[names[0]], signal.SIGKILL)
+        assert nodes.wait(120.0), "the survivors did not finish"
+        assert not nodes.stopped()
+    assert canonical(site.collected(job.name)) == expected
+
+
+def test_nodes_are_added_and_drained_while_a_job_runs(workload):
+    job, site, expected = workload
+    with SparkNodes(site, SLOWLY, nodes=3) as nodes:
+        nodes.submit(job)
+        first = nodes.start()
+        until(lambda: site.collected(job.name), "no row came out")
+        nodes.start()
+        nodes.drain(first)
+        assert first not in nodes.running
+        assert nodes.wait(120.0)
+        pids = nodes.watcher.pids()
+    assert canonical(site.collected(job.name)) == expected
+    assert pids
+
+
+def test_sessions_that_will_not_do_are_refused_with_the_fix():
+    spark = session()
+    with pytest.raises(BadInput, match="slots") as refused:
+        check_session(spark, 1000)
+    assert "local[1002]" in refused.value.hint
+    with pytest.raises(BadInput, match="Spark Connect"):
+        check_session(_connected(), 1)
+    with pytest.raises(BadInput, match="on this machine"):
+        check_session(_Elsewhere(spark, master="spark://somewhere:7077"), 1)
+    with pytest.raises(BadInput, match="speculation"):
+        check_session(_Elsewhere(spark, speculation="true"), 1)
+    check_session(spark, 3)
+
+
+class _Elsewhere:
+    """A session with another master, or other settings."""
+
+    def __init__(self, spark: SparkSession, master: str | None = None, speculation: str = "false") -> None:
+        self.sparkContext = type(
+            "Context", (), {"master": master or spark.sparkContext.master, "defaultParallelism": 10}
+        )
+        self.conf = {"spark.speculation": speculation}
+
+
+def _connected():
+    connected = type("SparkSession", (), {})
+    connected.__module__ = "pyspark.sql.connect.session"
+    return connected()
