@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -164,3 +168,45 @@ def runs_something(site: Site, name: str) -> bool:
     with LmdbSharedLog(site.directory / "shared", "beats", "reader") as beats:
         told = [decode_beat(message.data) for message in beats.read({}, 100_000) if message.writer == name]
     return bool(told and told[-1].running)
+
+
+def test_a_driver_is_killed_its_nodes_end_themselves_and_the_same_command_goes_on(tmp_path, workload):
+    job, rows, expected = workload
+    for partition, frame in enumerate(rows):
+        frame.write_parquet(tmp_path / f"bids-{partition}.parquet")
+    site = Site(tmp_path / "site")
+    app = Path(inspect.getfile(type(job.program)))
+    command = [
+        sys.executable,
+        "-c",
+        "from holons.cli import main; main()",
+        "run",
+        f"{app}:job",
+        "--log",
+        site.directory,
+    ]
+    inputs = [part for file in sorted(tmp_path.glob("*.parquet")) for part in ("--input", f"bids={file}")]
+    driver = subprocess.Popen([*command, *inputs], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: site.streams() and len(pids(site)) == 2, "the nodes did not come up")
+        nodes = pids(site)
+    finally:
+        driver.kill()
+        driver.wait()
+    until(lambda: not any(running(pid) for pid in nodes), "nodes outlive their driver")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(site.jobs().versions) == 1, "the job was found again"
+    assert canonical(site.collected(job.name)) == expected
+
+
+def pids(site: Site) -> set[int]:
+    with LmdbSharedLog(site.directory / "shared", "beats", "reader") as beats:
+        return {decode_beat(message.data).pid for message in beats.read({}, 100_000)}
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
