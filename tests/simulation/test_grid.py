@@ -90,11 +90,13 @@ def test_all_that_held_a_record_die_after_a_trim(name):
     assert lost >= 5, "the streams were not trimmed in time: this tests nothing"
 
 
-@pytest.mark.parametrize("seed", [1004, 1013, 1016])
-def test_a_loss_is_told_though_its_partition_goes_from_node_to_node(seed):
-    outcome, _ = run("bid share", seed, grid=2, nodes=5)
-    assert not outcome.problem, str(outcome)
-    assert outcome.lost
+def test_a_loss_is_told_though_its_partition_goes_from_node_to_node():
+    lost = 0
+    for seed in range(1000, 1030):
+        outcome, _ = run("bid share", seed, grid=2, nodes=5)
+        assert not outcome.problem, str(outcome)
+        lost += outcome.lost
+    assert lost, "nothing was lost in any of them: this tests nothing"
 
 
 def test_without_a_trim_everything_is_run_again():

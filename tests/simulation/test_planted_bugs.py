@@ -120,8 +120,10 @@ def old_heartbeats_are_believed(patch):
 
 @bug("bid share")
 def ownership_is_acted_on_by_another_rule_than_it_is_merged(patch):
-    def held_by(self, name):
-        return sorted(slot for slot, owner in self._owners.items() if owner.node == name and owner.epoch == 0)
+    def held_by(self, name, job):
+        return {
+            slot for slot, owner in self._owners.items() if owner.node == name and slot[0] == job and owner.epoch == 0
+        }
 
     patch.setattr(ownership.Ownership, "held_by", held_by)
 

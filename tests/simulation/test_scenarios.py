@@ -292,7 +292,7 @@ def test_cancel_and_resubmit_under_the_same_name():
     assert again.id != first.id
     cluster.finish("highest", expected)
     assert canonical(cluster.world.collected(first.id)) == written, "the cancelled one wrote nothing more"
-    assert all(node.settled for node in nodes)
+    cluster.run_until(lambda: all(node.settled for node in nodes))
 
 
 def upgraded(old: dict, new: dict, cuts) -> dict:

@@ -11,6 +11,7 @@ import secrets
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -18,7 +19,7 @@ from holons.clock import SystemClock
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
 from holons.engines.watching import Watcher
-from holons.errors import BadInput, JobFailed
+from holons.errors import BadInput, JobFailed, LogUnavailable
 from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
@@ -70,7 +71,7 @@ class Driver(ABC):
         self._token = uuid.uuid4().hex[:8]
         self._ports = site.ports(f"driver-{self._token}")
         self._orders = Orders(site.shared("orders", f"driver-{self._token}"), self._secret)
-        self._versions: list[Submitted] = []
+        self._versions: dict[str, Submitted] = {}
         self._started = 0
         self.watcher = Watcher(self._ports.beats, self.clock)
 
@@ -90,7 +91,7 @@ class Driver(ABC):
         """Runs a job on all nodes, those that come later included; see `node.submit`."""
         version = submit(job, self._ports, upgrade=upgrade)
         self._orders.give(given(version, job))
-        self._versions.append(version)
+        self._versions[version.id] = version
         return version
 
     def cancel(self, name: str) -> None:
@@ -130,11 +131,8 @@ class Driver(ABC):
 
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
         """Lets a node hand everything over, and go."""
-        self._end(name, "leave", timeout_s)
-
-    def _end(self, name: str, what: str, timeout_s: float) -> None:
         process = self.running.pop(name)
-        self._orders.give(Told(name, "leave" if what == "leave" else "stop"))
+        self._orders.give(Told(name, "leave"))
         process.join(timeout_s)
         if process.alive():
             process.kill()
@@ -197,7 +195,9 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
         happened = node.tick()
         now_s = ports.clock.now_s()
         if now_s - looked_s >= _LOOK_S:
-            looked_s, stop = now_s, _obey(orders, node) or not wanted()
+            looked_s, stop = now_s, not wanted()
+            with suppress(LogUnavailable):
+                stop |= _obey(orders, node)
         if not happened:
             ports.clock.sleep_s(_IDLE_S)
     node.close()
@@ -207,7 +207,10 @@ def _obey(orders: Orders, node: Node) -> bool:
     """Takes what the driver says; True if it says to stop."""
     for order in orders.heard():
         if isinstance(order, Given):
-            node.add_job(order.version.id, order.job(), order.version.cuts)
+            try:
+                node.add_job(order.version.id, order.job(), order.version.cuts)
+            except Exception as error:  # noqa: BLE001 - importing a user's module may raise anything
+                node.refuse(order.version.id, error)
         elif order.node == _base(node.name) and order.what == "leave":
             node.leave()
         elif order.node == _base(node.name):

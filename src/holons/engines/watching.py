@@ -1,4 +1,4 @@
-"""What nodes are doing, as their beats tell: for a person who watches, never for a decision."""
+"""What nodes are doing, as their beats tell: for people who watch, and for drivers that wait."""
 
 from __future__ import annotations
 

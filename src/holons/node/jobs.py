@@ -7,6 +7,7 @@ meets old positions. Versions of one name are merged by maximum of (generation, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from holons.errors import BadInput, JobRunning
@@ -46,6 +47,10 @@ class Jobs:
         version = self.versions.get(job)
         return version is not None and self.current(version.name) is not version
 
+    def over(self) -> set[str]:
+        """The ids of all versions that run no more: stopped, or outdated."""
+        return set(self.stopped) | {job for job in self.versions if self.outdated(job)}
+
     def history(self, name: str) -> list[Submitted]:
         """The versions whose outputs stand, oldest first: each took over from the one before."""
         version = self.current(name)
@@ -83,8 +88,7 @@ def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
         )
     after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports))
     generation = 0 if last is None else last.generation + 1
-    partitions = len(partitions_of(job, ports.input))
-    version = Submitted(job.name, generation, job.digest, ports.control.writer, partitions, after, cuts)
+    version = Submitted(job.name, generation, job.digest, ports.control.writer, _inputs(job, ports), after, cuts)
     ports.control.append(encode(version))
     if running is not None:
         ports.control.append(encode(Stopped(running.id, "Upgraded", f"{version.id} takes over")))
@@ -104,6 +108,12 @@ def cancel(name: str, ports: Ports) -> Submitted:
 
 def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
     """Where the old version leaves off, partition by partition: at its newest records."""
+    inputs = _inputs(job, ports)
+    if inputs[: len(old.inputs)] != old.inputs:
+        raise BadInput(
+            f"{job.name} cannot be upgraded: it read {_streams(old.inputs)}, and would now read {_streams(inputs)}",
+            hint="keep the inputs as they are, in their order; more may follow",
+        )
     cuts = []
     for partition, (index, place) in enumerate(partitions_of(job, ports.input)[: old.partitions]):
         stream = job.inputs[index].stream
@@ -117,6 +127,14 @@ def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
         records = Checkpoints(ports.store, old.id, partition).load((0, log.end(place)), ends)
         cuts.append(cut_after(records, old.cut(partition)))
     return tuple(cuts)
+
+
+def _inputs(job: Job, ports: Ports) -> tuple[tuple[str, int], ...]:
+    return tuple((given.stream, ports.input(given.stream).partitions) for given in job.inputs)
+
+
+def _streams(inputs: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{stream} ({partitions} partitions)" for stream, partitions in inputs)
 
 
 def _output_end(ports: Ports, version: Submitted, partition: int, channel: str) -> int:

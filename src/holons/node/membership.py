@@ -62,6 +62,11 @@ class Membership:
             return False
         return self.watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
 
+    def died(self, node: str) -> bool:
+        """Whether a node went without a goodbye."""
+        peer = self._peers.get(node)
+        return peer is not None and not peer.beat.leaving and not self.alive(node)
+
     def forget(self) -> list[str]:
         """Forgets those that have been dead for very long, and says who they were; one that comes back is new."""
         long_dead_s = 60 * self._settings.failure_timeout_s
@@ -71,7 +76,7 @@ class Membership:
         return gone
 
     def known(self, node: str) -> bool:
-        """Whether a node was ever heard of, or long enough waited for."""
+        """Whether a node was ever heard of, or is expected."""
         return node == self.me or node in self._peers
 
     def expect(self, node: str) -> None:

@@ -34,6 +34,8 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     watermark: int = BEGINNING
     touched: bool = True
     """Whether the node is about to work on it: if it dies now, this may be why."""
+    settled: bool = False
+    """Whether its input has ended, and everything of it is out."""
     held: bool = False
     """Whether it waits for slower partitions before it reads on."""
 
@@ -82,9 +84,10 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
     name: str
     generation: int
     digest: str
-    """What it does: nodes run no other code under its id."""
+    """What it does: other code is another version."""
     writer: str
-    partitions: int
+    inputs: tuple[tuple[str, int], ...]
+    """Its input streams, and how many partitions each has."""
     after: str = ""
     """The version that it takes over from, if any."""
     cuts: tuple[Cut, ...] = ()
@@ -95,6 +98,11 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
         """The name under which everything durable of this version is kept."""
         place = hashlib.blake2b(f"{self.writer}/{self.digest}".encode(), digest_size=4).hexdigest()
         return f"{self.name}-{self.generation}-{place}"
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the job has."""
+        return sum(partitions for _, partitions in self.inputs)
 
     def cut(self, partition: int) -> Cut:
         """Where a partition begins to put out."""

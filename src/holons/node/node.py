@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from holons.errors import CheckpointLost, HolonsError, LogUnavailable, StoreUnavailable
+from holons.errors import CheckpointLost, HolonsError, LogUnavailable, StoreUnavailable, UnpicklableProgram
 from holons.node.jobs import Jobs
 from holons.node.membership import Membership
 from holons.node.messages import Beat, Claim, Control, Running, Stopped, decode_beat, decode_control, encode
@@ -57,11 +57,25 @@ class Node:
         self._held_since_s: dict[Slot, float] = {}
         self._listed: set[tuple[str, int]] = set()
         self._on_trial = ("", -1)
+        self._forgotten: set[str] = set()
+        self._troubled: set[str] = set()
+        """Jobs whose logs did not answer the last time."""
+        self._beat_position = 0
 
     def add_job(self, name: str, job: Job, cuts: Sequence[Cut] = ()) -> None:
         """Takes part in a job from now on; `cuts` say where it takes over from an older version."""
         self.given[name] = job
         self._cuts[name] = cuts
+
+    def refuse(self, name: str, error: Exception) -> None:
+        """A job's code cannot be loaded here, so it can run nowhere."""
+        self._fail(
+            name,
+            UnpicklableProgram(
+                f"{name} cannot be loaded by a node: {type(error).__name__}: {error}",
+                hint="are all modules that it imports installed where nodes run?",
+            ),
+        )
 
     @property
     def stopped(self) -> dict[str, Stopped]:
@@ -84,13 +98,22 @@ class Node:
     @property
     def left(self) -> bool:
         """Whether a node that leaves may go: others run its partitions, and hold the records that it held."""
-        return self.leaving and self._handed_over and not any(here.tasklets for here in self.jobs.values())
+        alone = self.membership.live() == [self.name]
+        runs_something = any(here.tasklets for here in self.jobs.values())
+        return self.leaving and self._handed_over and (alone or not runs_something)
 
     @property
     def settled(self) -> bool:
         """Whether every job has ended and all of it that runs here is out."""
         over = {name for name in self.given if name in self.stopped or self.known.outdated(name)}
-        return all(name in over or (name in self.jobs and self.jobs[name].settled) for name in self.given)
+        return all(name in over or (name in self.jobs and self._settled(self.jobs[name])) for name in self.given)
+
+    def _settled(self, here: JobOnNode) -> bool:
+        """Whether each partition of a job is out: here, or as somebody has said, be it dead by now."""
+        if not all(tasklet.settled for tasklet in here.tasklets.values()):
+            return False
+        told = {one.partition for _, one in self.membership.all_running() if one.job == here.name and one.settled}
+        return told | set(here.tasklets) >= set(range(len(here.places)))
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -100,24 +123,27 @@ class Node:
         now_s = self.ports.clock.now_s()
         if now_s - self._kept_house_at_s >= _HOUSEKEEPING * self.settings.heartbeat_s:
             self._kept_house_at_s = now_s
-            with suppress(LogUnavailable, StoreUnavailable):
-                happened = self._keep_house()
+            happened = self._keep_house()
         for name in list(self.jobs):
+            self._troubled.add(name)
             with self._guarded(name):
                 happened |= self._tick_job(self.jobs[name])
+                self._troubled.discard(name)
         return happened
 
     def _keep_house(self) -> bool:
-        """Everything but the work itself: a few times in a heartbeat, since each look at a stream costs."""
-        happened = self._listen()
-        self._tell_failures()
-        self._tend()
-        self._open_jobs()
-        self._try_next()
-        self._beat()
-        self._claim()
-        self._trim_streams()
-        return happened
+        """Everything but the work itself: a few times in a heartbeat, since each look at a stream costs.
+
+        One stream that does not answer keeps nobody from the others: least of all from beating.
+        """
+        heard = False
+        with suppress(OSError):
+            heard = self._listen()
+            self._claim()
+        for step in (self._open_jobs, self._try_next, self._beat, self._tell_failures, self._tend, self._trim_streams):
+            with suppress(OSError):
+                step()
+        return heard
 
     def _beat_soon(self) -> None:
         """The others should know at once."""
@@ -136,6 +162,8 @@ class Node:
                 tasklet.checkpoint()
                 if (here.name, partition) == self._on_trial and not tasklet.suspicion:
                     self._beat_soon()  # the next one's turn
+                else:
+                    self._beat()  # many partitions may take long
         here.snapshot()
         if here.trim_soon and not waiting:  # what is to start may begin further back than what runs
             here.trim_soon = False
@@ -164,7 +192,7 @@ class Node:
         """What cannot be reached is tried again. A job that cannot go on stops everywhere; no other job is touched."""
         try:
             yield
-        except (LogUnavailable, StoreUnavailable):
+        except OSError:  # a log, the store or the disk does not answer
             return
         except CheckpointLost as error:
             watched_s = self.membership.watched_s
@@ -193,15 +221,12 @@ class Node:
         for message in beats:
             self.membership.heard(decode_beat(message.data))
         self.membership.watch(self.ports.clock.now_s(), caught_up=len(beats) < limit)
+        starts = self.ports.control.starts()
         control = self.ports.control.read(self._control_cursor, limit)
-        for message in control:
+        for message in control:  # from here on nothing may fail: the cursor has moved
             told = decode_control(message.data)
-            self._trail.heard(
-                message.writer,
-                message.position,
-                told if isinstance(told, Claim) else None,
-                self.ports.control.start(message.writer),
-            )
+            claim = told if isinstance(told, Claim) else None
+            self._trail.heard(message.writer, message.position, claim, starts.get(message.writer, 0))
             self._take_control(told)
         if self.settings.idle_s is not None:
             for here in self.jobs.values():
@@ -228,12 +253,23 @@ class Node:
             for name in list(self.jobs):
                 if name in self.known.stopped or self.known.outdated(name):
                     del self.jobs[name]
+            for name in self.known.over() - self._forgotten:
+                self._forget(name)
             return
         self.membership.expect(message.node)
         slot = (message.job, message.partition, message.slot)
         if self.ownership.merge(message):
             self._vacant_since_s.pop(slot, None)
             self._held_since_s[slot] = self.ports.clock.now_s()
+
+    def _forget(self, job: str) -> None:
+        """A job is over: who holds what of it no longer matters."""
+        self._forgotten.add(job)
+        self.ownership.forget(job)
+        for slots in (self._vacant_since_s, self._claimed, self._held_since_s):
+            for slot in [slot for slot in slots if slot[0] == job]:
+                del slots[slot]
+        self._lost_since_s.pop(job, None)
 
     def _beat(self) -> None:
         now_s = self.ports.clock.now_s()
@@ -242,7 +278,7 @@ class Node:
         self._sequence += 1
         running = [self._told(here, tasklet) for here in self.jobs.values() for tasklet in here.tasklets.values()]
         beat = Beat(self.name, self._sequence, tuple(running), self.leaving, len(self.given), self.settled, self._pid)
-        self.ports.beats.append(encode(beat))
+        self._beat_position = self.ports.beats.append(encode(beat))
         self.membership.sent(self._sequence)
         self._beat_at_s = now_s
         waiting = {
@@ -269,6 +305,7 @@ class Node:
             lag=tasklet.lag,
             watermark=tasklet.run.process.watermark,
             touched=(here.name, tasklet.partition) == self._on_trial if tasklet.suspicion else not tasklet.quiet,
+            settled=tasklet.settled,
             held=tasklet.held,
         )
 
@@ -297,10 +334,8 @@ class Node:
             self._vacant_since_s.pop(slot, None)
             return
         job, partition, number = slot
-        if self._my_slot(job, partition) is not None and owner is not None and owner.node != self.name:
-            return  # another slot of it is mine: the copies belong on distinct nodes
-        if any(self._slot_owner(job, partition, other) == self.name for other in range(self.settings.replicas)):
-            return
+        if self._my_slot(job, partition) is not None:
+            return  # a slot of it is mine: the copies belong on distinct nodes
         now_s = self.ports.clock.now_s()
         since_s = self._vacant_since_s.setdefault(slot, now_s)
         free = [node for node in live if not self._holds_other(job, partition, number, node)]
@@ -332,13 +367,20 @@ class Node:
         Every node says in a beat what it is about to touch, so the dead tell where they died.
         """
         told = [
-            (running.epoch, running.offset, running.touched and not self.membership.alive(node))
+            (node, running)
             for node, running in self.membership.all_running()
             if (running.job, running.partition) == (job, partition)
         ]
-        furthest = max((offset for _, offset, _ in told), default=0)
-        since = min((epoch for epoch, offset, _ in told if offset == furthest), default=0)
-        return sum(died and epoch >= since for epoch, _, died in told), furthest
+        passed = max((one.offset for node, one in told if self.membership.alive(node)), default=-1)
+        worst = (0, 0)
+        for slot in {one.slot for _, one in told if one.slot >= 0}:
+            owners = [(one.epoch, one.offset, node, one.touched) for node, one in told if one.slot == slot]
+            furthest = max(offset for _, offset, _, _ in owners)
+            since = min(epoch for epoch, offset, _, _ in owners if offset == furthest)
+            deaths = sum(touched and epoch >= since and self.membership.died(n) for epoch, _, n, touched in owners)
+            if passed <= furthest:
+                worst = max(worst, (deaths, furthest))
+        return worst
 
     def _try_next(self) -> None:
         """Of the partitions that may have killed their owners, only one is run at a time, the least suspect first.
@@ -349,7 +391,7 @@ class Node:
             (tasklet.suspicion, here.name, tasklet.partition)
             for here in self.jobs.values()
             for tasklet in here.tasklets.values()
-            if tasklet.suspicion
+            if tasklet.suspicion and here.name not in self._troubled
         ]
         trial = min(suspects, default=(0, "", -1))[1:]
         if suspects and trial != self._on_trial:
@@ -375,30 +417,35 @@ class Node:
         return not listed and held_s > 2 * self.settings.failure_timeout_s
 
     def _even_out(self, live: list[str]) -> None:
-        """Takes a partition from the busiest node: if it has two more than I, or is far behind while I am not."""
-        now_s = self.ports.clock.now_s()
+        """Takes a partition from the busiest node: if it has two more than I, or is far behind while I am not.
+
+        Never one that waits, for a window or for slower partitions: it would wait here as well.
+        """
         told = {node: self.membership.running(node) for node in live if node != self.name}
-        loads = {node: (sum(one.lag for one in told[node]), len(self.ownership.held_by(node))) for node in told}
-        if not loads:
+        if not told:
             return
-        mine = len(self.ownership.held_by(self.name))
-        my_lag = sum(tasklet.lag for here in self.jobs.values() for tasklet in here.tasklets.values())
-        fullest = max(loads, key=lambda node: (loads[node][1], node))
-        slowest = max(loads, key=lambda node: (loads[node][0], node))
-        idle = my_lag <= self.settings.rows_max < loads[slowest][0] // self.settings.lag_batches
-        if loads[fullest][1] - mine >= 2:
-            victim = fullest
-        elif idle and loads[slowest][1] >= 2 and mine <= loads[slowest][1]:
-            victim = slowest
-        else:
-            return
-        parked = {(one.job, one.partition) for one in told[victim] if one.parked}
-        for slot in self.ownership.held_by(victim):
+        lags = {node: sum(one.lag for one in told[node] if not (one.held or one.parked)) for node in told}
+        counts = {node: sum(len(self.ownership.held_by(node, job)) for job in self.jobs) for node in live}
+        mine = counts[self.name]
+        fullest = max(told, key=lambda node: (counts[node], node))
+        slowest = max(told, key=lambda node: (lags[node], node))
+        if counts[fullest] - mine >= 2:
+            self._take_one_from(fullest, told[fullest])
+        elif mine < counts[slowest] >= 2 and lags[slowest] // self.settings.lag_batches > self.settings.rows_max:
+            my_lag = sum(t.lag for here in self.jobs.values() for t in here.tasklets.values() if not t.held)
+            if my_lag <= self.settings.rows_max:
+                self._take_one_from(slowest, told[slowest])
+
+    def _take_one_from(self, victim: str, told: Sequence[Running]) -> None:
+        now_s = self.ports.clock.now_s()
+        lags = {(one.job, one.partition): one.lag for one in told if not (one.held or one.parked)}
+        slots = sorted(slot for job in self.jobs for slot in self.ownership.held_by(victim, job) if slot[:2] in lags)
+        for slot in sorted(slots, key=lambda slot: -lags[slot[:2]]):
             job, partition, number = slot
             resided_s = now_s - self._held_since_s.get(slot, now_s)
-            movable = job in self.jobs and resided_s > self.settings.residence_s and (job, partition) not in parked
             owner = self.ownership.owner(slot)
-            if movable and owner is not None and not self._holds_other(job, partition, number, self.name):
+            movable = resided_s > self.settings.residence_s and not self._holds_other(job, partition, number, self.name)
+            if movable and owner is not None:
                 self._write_claim(slot, owner.epoch + 1)
                 return
 
@@ -407,31 +454,40 @@ class Node:
 
         Says whether something is to start as soon as the store answers.
         """
-        mine = {partition for job, partition, _ in self.ownership.held_by(self.name) if job == here.name}
+        mine = (
+            {partition for _, partition, _ in self.ownership.held_by(self.name, here.name)}
+            if not self.leaving
+            else set()
+        )
         here.lost = None
         for partition in sorted(mine - set(here.tasklets)):
             try:
                 tasklet = here.start(partition)
                 tasklet.suspicion, tasklet.suspect_to = self._suspicion(here.name, partition)
                 self._beat_soon()
-            except StoreUnavailable:
+            except (LogUnavailable, StoreUnavailable):
                 continue
             except CheckpointLost as error:
                 here.lost = error
         for partition in sorted(set(here.tasklets) - mine):
             tasklet = here.tasklets[partition]
-            if self._taken_over(here.name, partition, tasklet):
+            if tasklet.handed_over_at is None:
+                tasklet.handed_over_at = tasklet.offset, tasklet.run.window.calls
+            if self._taken_over(here.name, partition, *tasklet.handed_over_at):
                 here.stop(partition)
+        for partition in mine & set(here.tasklets):
+            here.tasklets[partition].handed_over_at = None
         return not mine <= set(here.tasklets)
 
-    def _taken_over(self, job: str, partition: int, tasklet: PartitionTasklet) -> bool:
+    def _taken_over(self, job: str, partition: int, offset: int, calls: int) -> bool:
+        """Whether an owner has come as far as we were when it became its own."""
         for slot in range(self.settings.replicas):
             node = self._slot_owner(job, partition, slot)
             if node is None or not self.membership.alive(node):
                 continue
             for told in self.membership.running(node):
                 same = (told.job, told.partition) == (job, partition)
-                if same and told.offset >= tasklet.offset and told.calls >= tasklet.run.window.calls:
+                if same and told.offset >= offset and told.calls >= calls:
                     return True
         return False
 
@@ -443,7 +499,7 @@ class Node:
         if now_s - self._trimmed_at_s < 10 * self.settings.failure_timeout_s:
             return
         self._trimmed_at_s = now_s
-        beats = {self.ports.beats.writer: self._sequence - _BEATS_KEPT}
+        beats = {self.ports.beats.writer: max(0, self._beat_position - _BEATS_KEPT)}
         beats |= {node: self._beats_cursor.get(node, 0) for node in self.membership.forget()}
         self.ports.beats.trim(beats)
         needless = self._trail.needless(self.ownership)

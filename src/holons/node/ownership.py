@@ -30,13 +30,21 @@ class Ownership:
 
     def __init__(self) -> None:
         self._owners: dict[Slot, Owner] = {}
+        self._held: dict[tuple[str, str], set[Slot]] = {}
+        """By (node, job)."""
+        self._over: set[str] = set()
 
     def merge(self, claim: Claim) -> bool:
         """Takes a claim, in any order, any number of times; says whether it changed anything."""
+        if claim.job in self._over:
+            return False
         slot = (claim.job, claim.partition, claim.slot)
         owner = Owner(claim.epoch, claim.node)
-        if owner <= self._owners.get(slot, Owner(-1, "")):
+        before = self._owners.get(slot, Owner(-1, ""))
+        if owner <= before:
             return False
+        self._held.get((before.node, claim.job), set()).discard(slot)
+        self._held.setdefault((owner.node, claim.job), set()).add(slot)
         self._owners[slot] = owner
         return True
 
@@ -45,14 +53,20 @@ class Ownership:
         return self._owners.get(slot)
 
     def outbid(self, claim: Claim) -> bool:
-        """Whether a greater claim of the same slot was read."""
-        return Owner(claim.epoch, claim.node) < self._owners.get(
+        """Whether a greater claim of the same slot was read, or the job is over."""
+        return claim.job in self._over or Owner(claim.epoch, claim.node) < self._owners.get(
             (claim.job, claim.partition, claim.slot), Owner(-1, "")
         )
 
-    def held_by(self, node: str) -> list[Slot]:
-        """The slots that a node holds."""
-        return sorted(slot for slot, owner in self._owners.items() if owner.node == node)
+    def held_by(self, node: str, job: str) -> set[Slot]:
+        """The slots of a job that a node holds."""
+        return self._held.get((node, job), set())
+
+    def forget(self, job: str) -> None:
+        """Drops all claims of a job that is over, for good."""
+        self._over.add(job)
+        for slot in [slot for slot in self._owners if slot[0] == job]:
+            self._held.pop((self._owners.pop(slot).node, job), None)
 
 
 class Trail:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holons.errors import LogUnavailable
+from holons.errors import CodecError, LogDamaged, LogUnavailable
 from holons.streams import Cursor, SharedLog
 from holons.wcrdt import Preview, Replica, Seal
 
@@ -38,7 +38,7 @@ class PreviewExchange:
                 self._send(self._stream)
                 self._sent_at_s = now_s
             self._listen(self._stream)
-        except LogUnavailable:
+        except (LogUnavailable, LogDamaged, CodecError):
             return
 
     def _send(self, stream: SharedLog) -> None:

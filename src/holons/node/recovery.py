@@ -7,6 +7,7 @@ that the logs still bear out (invariant: covering checkpoints). The older of two
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from holons import codec
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
@@ -15,6 +16,23 @@ from holons.store import Position, Store
 from holons.windows import ENDING
 
 _KEPT = 2
+
+
+def whole_records(store: Store, name: str) -> list[tuple[Position, Any]]:
+    """All records of a name that are whole, newest first.
+
+    One that cannot be read is torn, since its writer died before it was done; or others have meanwhile stored newer ones
+    and dropped it: then the list is another, and is gone through again.
+    """
+    while True:
+        found, positions, torn = [], store.positions(name), False
+        for position in reversed(positions):
+            try:
+                found.append((position, codec.decode(store.get(name, position))))
+            except (RecordDamaged, CodecError):
+                torn = True
+        if not torn or found or store.positions(name) == positions:
+            return found
 
 
 class Checkpoints:
@@ -67,11 +85,7 @@ class Checkpoints:
 
     def _newest(self, name: str, reaches: Callable[[Position], bool], output_end: Callable[[str], int]) -> bytes | None:
         refused = 0
-        for position in reversed(self._store.positions(name)):
-            try:
-                ordinals, record = codec.decode(self._store.get(name, position))
-            except (RecordDamaged, CodecError):
-                continue  # its writer died before it was done
+        for position, (ordinals, record) in whole_records(self._store, name):
             if reaches(position) and all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items()):
                 assert isinstance(record, bytes)
                 return record

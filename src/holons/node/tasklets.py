@@ -14,18 +14,21 @@ from typing import Any
 import pyarrow as pa
 
 from holons import codec
-from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable, WrongScope
+from holons.errors import CheckpointLost, LogUnavailable, StoreUnavailable, WrongScope
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
-from holons.node.recovery import Checkpoints
+from holons.node.recovery import Checkpoints, whole_records
 from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
 from holons.program.calls import check_peekable
-from holons.store import Position
 from holons.streams import Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
+
+_SLICE_S = 0.05
+_ROWS_FIRST = 8192
+_CALLS_FIRST = 32
 
 
 class JobOnNode:
@@ -84,29 +87,23 @@ class JobOnNode:
             self.start(partition)
 
     def _newest_replica(self) -> tuple[Replica, Cursor]:
-        snapshots = self._snapshots(self.ports.store.positions(f"{self.name}/replica"))
-        if not snapshots:
-            if any(self.sync.starts().values()):
-                raise CheckpointLost(
-                    f"{self.name}: the sync stream was trimmed, and no snapshot of a replica reaches back so far",
-                    hint="restore the checkpoint store, or resubmit the job",
-                )
-            return Replica(self.job.layout.handles, len(self.places)), {}
-        cursor, snapshot = snapshots[-1]
-        return Replica(self.job.layout.handles, len(self.places), snapshot), dict(cursor)
-
-    def _snapshots(self, positions: list[Position]) -> list[tuple[Cursor, bytes]]:
-        """The stored snapshots that are whole and from which the sync stream still goes on, oldest first."""
-        name, store, usable = f"{self.name}/replica", self.ports.store, []
         starts = self.sync.starts()
-        for position in positions:
-            try:
-                cursor, snapshot = codec.decode(store.get(name, position))
-            except (RecordDamaged, CodecError):
-                continue
-            if all(cursor.get(writer, 0) >= start for writer, start in starts.items()):
-                usable.append((cursor, snapshot))
-        return usable
+        for _, (cursor, snapshot) in whole_records(self.ports.store, f"{self.name}/replica"):
+            if _goes_on(cursor, starts):
+                return Replica(self.job.layout.handles, len(self.places), snapshot), dict(cursor)
+        if any(starts.values()):
+            raise CheckpointLost(
+                f"{self.name}: the sync stream was trimmed, and no snapshot of a replica reaches back so far",
+                hint="restore the checkpoint store, or resubmit the job",
+            )
+        return Replica(self.job.layout.handles, len(self.places)), {}
+
+    def _durable_cursors(self) -> list[Cursor]:
+        """Where the durable snapshots go on from that are whole and of use, oldest first."""
+        name, store, starts = f"{self.name}/replica", self.ports.store, self.sync.starts()
+        durable = set(store.durable(name))
+        found = [cursor for position, (cursor, _) in whole_records(store, name) if position in durable]
+        return [cursor for cursor in reversed(found) if _goes_on(cursor, starts)]
 
     def snapshot(self) -> None:
         """Stores the replica, and lets go of the part of the sync stream that two snapshots cover.
@@ -124,7 +121,7 @@ class JobOnNode:
         name, store = f"{self.name}/replica", self.ports.store
         store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
         self._since_snapshot, self._snapshot_at_s = 0, now_s
-        cursors = [cursor for cursor, _ in self._snapshots(store.durable(name))][-2:]
+        cursors = self._durable_cursors()[-2:]
         if len(cursors) == 2:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
             store.drop(name, (sum(cursors[0].values()),))
@@ -138,11 +135,10 @@ class JobOnNode:
         """No longer runs a partition; somebody else does."""
         self.tasklets.pop(partition, None)
 
-    @property
-    def settled(self) -> bool:
-        """Whether all partitions have ended, everywhere, and those here have emitted everything."""
-        ended = all(progress == ENDING for stage in self.replica.progress for progress in stage)
-        return ended and all(tasklet.settled for tasklet in self.tasklets.values())
+
+def _goes_on(cursor: Cursor, starts: Cursor) -> bool:
+    """Whether the sync stream still has all that follows a snapshot."""
+    return all(cursor.get(writer, 0) >= start for writer, start in starts.items())
 
 
 class PartitionTasklet:
@@ -165,6 +161,11 @@ class PartitionTasklet:
         """How many owners may have died of it, before they got beyond which offset."""
         self.quiet = False
         """Whether there was nothing to do the last time."""
+        self.handed_over_at: tuple[int, int] | None = None
+        """How far it was, in rows and windows, when it came to belong to somebody else."""
+        self._rows = min(_ROWS_FIRST, here.settings.rows_max)
+        self._calls = min(_CALLS_FIRST, here.settings.calls_max)
+        self._stored: object = None
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
         self._stored_at_s = here.ports.clock.now_s()
@@ -217,14 +218,19 @@ class PartitionTasklet:
         if not self._write():
             self._watch(quiet=False)
             return False
+        clock, settings = self.here.ports.clock, self.here.settings
+        began_s, read_to, calls = clock.now_s(), self.run.process.read_to, self.run.window.calls
         happened = self._read()
         try:
-            happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+            happened |= self.run.work(self.here.replica, self._calls)
         finally:  # a program that fails has put out what came before
             outputs, deltas = self.run.drain()
             self._outputs.extend(outputs)
             self._deltas.extend(deltas)
             self._write()
+        slice_s = clock.now_s() - began_s
+        self._rows = _next_size(self._rows, self.run.process.read_to - read_to, slice_s, settings.rows_max)
+        self._calls = _next_size(self._calls, self.run.window.calls - calls, slice_s, settings.calls_max)
         self.quiet = not happened
         if self.quiet or self.offset > self.suspect_to:
             self.suspicion = 0
@@ -234,7 +240,7 @@ class PartitionTasklet:
         if self._waits():
             return False
         try:
-            chunks = self._input.read(self._place, self.run.process.read_to, self.here.settings.rows_max)
+            chunks = self._input.read(self._place, self.run.process.read_to, self._rows)
             self._watch(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
                 self._mark_idle()
@@ -314,8 +320,12 @@ class PartitionTasklet:
         due = now or now_s - self._stored_at_s >= self.here.settings.checkpoint_s
         if not due or not self._write():
             return
+        process, window = self.run.process.state, self.run.window
+        reached = (process.offset, process.sealed_to, window.calls, tuple(window.emitted_to))
         try:
-            self.checkpoints.save(self.run)
+            if reached != self._stored:
+                self.checkpoints.save(self.run)
+                self._stored = reached
             floors = self.checkpoints.floors()
         except StoreUnavailable:
             return
@@ -326,3 +336,11 @@ class PartitionTasklet:
             self.run.process.forget(
                 min(*self.emitted_to, *self.run.window.emitted_to)
             )  # this run may lag behind others
+
+
+def _next_size(size: int, done: int, slice_s: float, most: int) -> int:
+    """How much to do in the next slice: as much as takes `_SLICE_S`, at the pace of this one; at most twice as much."""
+    if not done:
+        return size
+    ideal = most if slice_s <= 0.0 else int(done * _SLICE_S / slice_s)
+    return max(1, min(ideal, 2 * size, most))

@@ -34,8 +34,8 @@ def cut_after(records: Records, before: Cut) -> Cut:
         offset, ordinals = max(offset, state.offset), dict(state.ordinals)
     if records.window is not None:
         _, last, last_to, _, _, _, by_window = codec.decode(records.window)[0]
-        emitted = [max(pair) for pair in zip(last, emitted or last, strict=False)]
-        emitted_to = [max(pair) for pair in zip(last_to, emitted_to or last_to, strict=False)]
+        emitted = [max([one, *emitted[stage : stage + 1]]) for stage, one in enumerate(map(tuple, last))]
+        emitted_to = [max([one, *emitted_to[stage : stage + 1]]) for stage, one in enumerate(last_to)]
         ordinals |= by_window
     return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals)
 

@@ -38,7 +38,7 @@ class Store(Protocol):
         ...
 
     def tend(self, live: Sequence[str]) -> bool:
-        """Called at every tick with the nodes that are alive, among which a node that leaves does not count itself.
+        """Called a few times in a heartbeat, with who is alive; a node that leaves does not count itself.
 
         Says whether that node may go: nothing that others need is with it alone.
         """

@@ -40,7 +40,8 @@ class LmdbSharedLog:
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._next: int | None = None
         self._by_writer: dict[str, tuple[str, list[Segment]]] = {}
-        self._version = -1
+        self._version = self._starts_version = -1
+        self._starts: Cursor = {}
 
     @property
     def writer(self) -> str:
@@ -66,7 +67,11 @@ class LmdbSharedLog:
 
     def starts(self) -> Cursor:
         self._stream.refresh()
-        return {writer: self._stream.floor(writer_stem) for writer, (writer_stem, _) in self._writers().items()}
+        if self._starts_version != self._stream.version:
+            writers = self._writers()
+            self._starts = {writer: self._stream.floor(writer_stem) for writer, (writer_stem, _) in writers.items()}
+            self._starts_version = self._stream.version
+        return dict(self._starts)
 
     def trim(self, below: Cursor) -> None:
         ends = self._stream.consistently(lambda: {writer: self._end(writer) for writer in below})
@@ -78,7 +83,7 @@ class LmdbSharedLog:
         """Ends what it writes, and closes what it reads."""
         self._writer.release()
         self._stream.close()
-        self._by_writer, self._version, self._next = {}, -1, None
+        self._by_writer, self._version, self._starts_version, self._next = {}, -1, -1, None
 
     def __enter__(self) -> LmdbSharedLog:
         return self
@@ -91,6 +96,8 @@ class LmdbSharedLog:
         found: list[Message] = []
         moved: Cursor = {}
         for writer, (writer_stem, segments) in self._writers().items():
+            if not segments and writer in cursor:
+                continue  # all of it was trimmed long ago
             at = max(cursor.get(writer, 0), self._stream.floor(writer_stem))
             for segment in segments:
                 if len(found) >= count_max or segment.extent(0).end <= at:
