@@ -1,0 +1,209 @@
+"""Handovers, deaths and ends under a load that never stops, and what a job's versions make of each other."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+from tests.simulation.cluster import SETTINGS, Cluster
+from tests.simulation.scenarios import HighestBid
+from tests.simulation.test_scenarios import SECOND, bids, highest, stored, tasklets
+
+import holons as h
+from holons.engines.simulator.world import SimulatedStore
+from holons.errors import BadInput
+from holons.node import Settings
+from holons.program import canonical
+from holons.semantics import run as run_oracle
+from holons.streams import MemoryLog
+
+
+class Flood:
+    """A cluster whose partitions get a row in every turn."""
+
+    def __init__(self, partitions: int, settings: Settings) -> None:
+        self.cluster = Cluster({}, settings)
+        self.log = self.cluster.world.inputs["bids"] = MemoryLog(partitions)
+        self.cluster.add(h.job(HighestBid(), "bids", name="highest"))
+        self._ts = 0
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * 100)):
+            self._ts += 10_000
+            for partition in range(self.log.partitions):
+                self.log.append(
+                    partition, pa.record_batch({"ts": [self._ts], "kind": ["bid"], "price": [1], "auction": [1]})
+                )
+            self.cluster.run(0.01)
+
+
+def test_an_old_owner_lets_go_and_a_node_leaves_though_rows_keep_coming():
+    flood = Flood(4, dataclasses.replace(SETTINGS, rows_max=1000))
+    first = flood.cluster.start(0)
+    flood.run(2.0)
+    second = flood.cluster.start(1)
+    flood.run(8.0)
+    assert len(tasklets(first, "highest")) == len(tasklets(second, "highest")) == 2
+    first.leave()
+    flood.run(4.0)
+    assert first.left
+    assert sorted(tasklets(second, "highest")) == [0, 1, 2, 3]
+    assert not any(tasklet.suspicion for tasklet in tasklets(second, "highest").values()), "to leave is no death"
+
+
+def test_a_node_leaves_though_there_are_only_as_many_as_copies():
+    flood = Flood(2, dataclasses.replace(SETTINGS, replicas=2))
+    nodes = [flood.cluster.start(number) for number in range(2)]
+    flood.run(3.0)
+    nodes[0].leave()
+    flood.run(3.0)
+    assert nodes[0].left
+
+
+def test_the_last_node_may_leave():
+    flood = Flood(2, SETTINGS)
+    only = flood.cluster.start(0)
+    flood.run(1.0)
+    only.leave()
+    flood.run(0.5)
+    assert only.left
+
+
+def test_nodes_that_die_one_after_the_other_while_a_copy_goes_on_are_no_poison():
+    flood = Flood(2, Settings(replicas=2, poison_deaths=3))
+    healthy = flood.cluster.start(0)
+    flood.run(1.0)
+    for number in range(1, 6):
+        unlucky = flood.cluster.start(number)
+        flood.run(4.0)
+        assert tasklets(unlucky, "highest")
+        flood.cluster.kill(unlucky)
+    assert not healthy.stopped
+
+
+def test_a_fresh_node_does_not_take_a_job_for_finished_whose_last_windows_nobody_emitted():
+    job, streams, expected = highest(partitions=2, windows=30)
+    cluster = Cluster(streams, dataclasses.replace(SETTINGS, rows_max=1000))
+    cluster.add(job)
+    node = cluster.start(0)
+    cluster.run_until(lambda: len(tasklets(node, "highest")) == 2)
+    for tasklet in tasklets(node, "highest").values():
+        tasklet.run.window.work = lambda *_: False  # everything is sealed, and nothing emitted
+    cluster.run(1.0)
+    assert not node.settled
+    cluster.kill(node)
+    fresh = cluster.start(1)
+    for _ in range(50):
+        cluster.run(0.01)
+        assert not fresh.settled
+    cluster.run_until(lambda: fresh.settled)
+    assert canonical(cluster.collected("highest")) == canonical(expected)
+
+
+@pytest.mark.parametrize("kind", ["/process", "/window", "/replica"])
+def test_records_that_are_dropped_between_list_and_get_are_not_lost(kind, monkeypatch):
+    job, streams, expected = highest(partitions=2, windows=400)
+    cluster = Cluster(streams, dataclasses.replace(SETTINGS, rows_max=3, checkpoint_s=0.1, residence_s=0.5))
+    cluster.add(job)
+    first = cluster.start(0)
+    cluster.run(3.0)
+    second = cluster.start(1)
+    paused: list[str] = []
+    listing = SimulatedStore.positions
+
+    def positions(self, name):
+        found = listing(self, name)
+        if self._gate.name == second.name and name.endswith(kind) and not paused and len(found) >= 2:
+            paused.append(name)
+            cluster.run(1.0, only=[first])  # the other goes on, and drops what was just listed
+        return found
+
+    monkeypatch.setattr(SimulatedStore, "positions", positions)
+    cluster.run(3.0)
+    assert paused
+    assert not first.stopped
+    assert not second.failures
+    cluster.finish("highest", expected, within_s=120.0)
+
+
+def test_load_is_evened_out_whatever_jobs_there_were():
+    flood = Flood(4, dataclasses.replace(SETTINGS, residence_s=0.3))
+    first = flood.cluster.start(0)
+    for number in range(3):
+        flood.cluster.submit(h.job(HighestBid(), "bids", name=f"gone-{number}"))
+        flood.run(1.0)
+        flood.cluster.cancel(f"gone-{number}")
+    flood.run(1.0)
+    second = flood.cluster.start(1)
+    flood.run(6.0)
+    assert len(tasklets(first, "highest")) == len(tasklets(second, "highest")) == 2
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+class One(h.Program):
+    """One stage."""
+
+    top = h.WCRDT(h.MaxRegister(), h.Tumbling("1s"))
+
+    def process(self, events):
+        self.top.insert(events["price"], events.ts)
+
+    def on_window(self, window):
+        yield {"window": window.start, "top": self.top[window]}
+
+
+class Two(h.Program):
+    """The same, and another stage on top."""
+
+    top = h.WCRDT(h.MaxRegister(), h.Tumbling("1s"))
+    total = h.WCRDT(h.GCounter(), h.Tumbling("5s"), stage=1)
+
+    def process(self, events):
+        self.top.insert(events["price"], events.ts)
+
+    @h.on_window(top)
+    def on_window(self, window):
+        self.total.insert(self.top[window], window)
+        yield {"window": window.start, "top": self.top[window]}
+
+    @h.on_window(total)
+    def totals(self, window):
+        yield {"window": window.start, "total": self.total[window]}
+
+
+class TwoAgain(Two):
+    """The same once more: only its name is another."""
+
+    version = 3
+
+
+def test_versions_with_more_stages_lose_no_window():
+    streams = {"bids": [bids(partition, 60) for partition in range(2)]}
+    cluster = Cluster(streams, dataclasses.replace(SETTINGS, rows_max=2, checkpoint_s=0.1))
+    nodes = [cluster.start(number) for number in range(2)]
+    first = cluster.submit(h.job(One(), "bids", name="j"))
+    cluster.run_until(lambda: len(stored(cluster, first.id, 0, "window")) >= 2 and bool(cluster.collected("j")))
+    second = cluster.submit(h.job(Two(), "bids", name="j"), upgrade=True)
+    cluster.run_until(lambda: len(cluster.collected("j").get("totals", {}).get(0, [])) >= 2)
+    cluster.run(0.3)
+    cluster.submit(h.job(TwoAgain(), "bids", name="j"), upgrade=True)
+    cluster.run_until(lambda: all(node.settled and not node.failures for node in nodes))
+    whole = run_oracle(h.job(Two(), "bids", name="j"), streams, rows_per_call=1000)
+    found = cluster.collected("j")
+    assert canonical({"on_window": found["on_window"]}) == canonical({"on_window": whole["on_window"]})
+    for partition, cut in enumerate(second.cuts):
+        begun = [row for row in whole["totals"][partition] if row["window"] + 5 * SECOND > cut.emitted_to[0]]
+        assert found["totals"][partition] == begun, "what the one-stage version had no word for begins where it ended"
+
+
+def test_an_upgrade_keeps_its_inputs_in_their_order():
+    streams = {"a": [bids(0, 20)], "b": [bids(1, 20)]}
+    cluster = Cluster(streams)
+    cluster.submit(h.job(One(), "a", "b", name="j"))
+    for inputs in (("b", "a"), ("b",), ("a",)):
+        with pytest.raises(BadInput, match="cannot be upgraded"):
+            cluster.submit(h.job(Two(), *inputs, name="j"), upgrade=True)
+    assert cluster.submit(h.job(Two(), "a", "b", name="j"), upgrade=True).generation == 1
