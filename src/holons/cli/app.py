@@ -118,7 +118,8 @@ def run(
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="Of those files: parquet or jsonl.")] = "parquet",
     idle: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="After this long without a row a partition holds up nobody.")
+        float | None,
+        typer.Option(min=0.0, metavar="SECONDS", help="After this long without rows a partition holds up nobody."),
     ] = None,
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Take over from an older version of the job.")] = False,
     engine: Annotated[
@@ -131,8 +132,8 @@ def run(
     """Run a job on nodes in processes of their own, until its inputs have ended.
 
     Nodes that die are replaced; what they ran is taken over at once. With
-    [bold]--log[/bold] everything is kept: stop with Ctrl-C, and the same command goes on
-    where it was, with the same results.
+    [bold]--log[/bold] everything is kept: stop with Ctrl-C, and without --input the same
+    command goes on where it was, with the same results.
 
     [bold]Examples[/bold]
 
@@ -150,6 +151,26 @@ def run(
     )
     if json_file is not None:
         write_records(records, json_file)
+
+
+@app.command()
+def cancel(
+    name: Annotated[str, typer.Argument(help="The job's name: its program's, unless h.job(..., name=) says another.")],
+    log: Annotated[Path, typer.Option(metavar="DIR", help="Where its streams are.")] = Path(),
+) -> None:
+    """Stop a job for good, on all nodes that run it. What it put out stays; its name is free again.
+
+    [bold]Examples[/bold]
+
+      holons cancel BidShare --log site
+    """
+    import uuid
+
+    from holons.engines.site import Site
+    from holons.node import cancel as stop
+
+    version = stop(name, Site(log).ports(f"holons-cancel-{uuid.uuid4().hex[:8]}"))
+    print(f"{version.id} is cancelled")
 
 
 @bench.command()

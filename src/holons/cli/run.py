@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class Options:
 def main(options: Options) -> list[dict[str, object]]:
     """Runs a job until its inputs have ended and everything is out, or until Ctrl-C; returns flat records."""
     console = Console(stderr=True)
+    _check(options)
     job = load_job(options.job)
     with _directory(options.directory) as directory:
         site = Site(directory, options.store)
@@ -63,6 +65,19 @@ def main(options: Options) -> list[dict[str, object]]:
                 nodes.start()
             finished = _watch(nodes, version, console)
         return _tell(site, job, version, options, finished=finished, console=console)
+
+
+def _check(options: Options) -> None:
+    """Says what is wrong before anything is read or started."""
+    if options.format not in ("parquet", "jsonl"):
+        raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
+    if options.output is not None and options.output.exists() and not options.output.is_dir():
+        raise BadInput(f"{options.output} is a file", hint="--output names a folder")
+    if options.replicas > options.nodes:
+        raise BadInput(
+            f"{options.replicas} copies of each partition on {options.nodes} nodes",
+            hint=f"copies run on different nodes: --nodes {options.replicas} or more",
+        )
 
 
 def _driver(site: Site, settings: Settings, options: Options) -> Driver:
@@ -103,13 +118,24 @@ def _load(site: Site, job: Job, files: dict[str, list[Path]], console: Console) 
         )
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(stream, total=None)
-            with site.producer(stream, len(paths), "holons-run") as log:
-                told = partial(_advance, progress, task)
-                load(log, paths, end=END.ts, progress=told)
+            time = next(given.time for given in job.inputs if given.stream == stream)
+            with site.loading(stream, len(paths)) as log:
+                load(log, paths, end=END.ts, progress=partial(_advance, progress, task))
+                _check_time(stream, time, log)
 
 
 def _advance(progress: Progress, task: TaskID, at: LoadProgress) -> None:
     progress.update(task, completed=at.rows)
+
+
+def _check_time(stream: str, time: str, log: LmdbLog) -> None:
+    for partition in range(log.partitions):
+        for chunk in log.read(partition, 0, 1):
+            if chunk.rows is not None and time not in chunk.rows.schema.names:
+                names = ", ".join(chunk.rows.schema.names)
+                raise BadInput(
+                    f"{stream!r} has no time column {time!r}", hint=f'it has {names}: h.job(..., time="...")'
+                )
 
 
 def _check_streams(site: Site, job: Job) -> None:
@@ -132,6 +158,7 @@ def _names(job: Job) -> str:
 def _watch(nodes: Driver, version: Submitted, console: Console) -> bool:
     """Until everything is out: True; until Ctrl-C: False. Nodes that die are replaced."""
     deaths, began_s = 0, nodes.clock.now_s()
+    signal.signal(signal.SIGTERM, _interrupt)  # as Ctrl-C does: with a checkpoint
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         try:
             while not nodes.settled():
@@ -145,6 +172,10 @@ def _watch(nodes: Driver, version: Submitted, console: Console) -> bool:
     return True
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> RenderableType:
     told = Text.assemble(
         (version.name, "bold"),
@@ -152,15 +183,16 @@ def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> Rende
         f"   {seen.windows:,} windows   watermark {_instant(seen.watermark)}",
     )
     if deaths:
-        told.append(f"   {deaths} nodes died and were replaced", "yellow")
+        told.append(f"   replaced after death: {deaths}", "yellow")
     table = Table()
-    for column in ("node", "partitions", "rows read", "waiting", "watermark"):
+    for column in ("node", "process", "partitions", "rows read", "waiting", "watermark"):
         table.add_column(column, justify="right" if column in ("rows read", "waiting") else "left")
     for name, running in seen.nodes.items():
         partitions = " ".join(f"{one.partition}{'*' if one.parked else ''}" for one in running)
         rows, lag = sum(one.offset for one in running), sum(one.lag for one in running)
         table.add_row(
             name.partition("#")[0],
+            str(seen.pids.get(name, "")),
             partitions or "-",
             f"{rows:,}",
             f"{lag:,}",
@@ -191,19 +223,23 @@ def _tell(
             records.append({"job": version.id, "channel": channel, "rows": rows, "finished": finished})
             console.print(_last_rows(channel, log, rows))
             if options.output is not None:
-                sink = FileSink(options.output, channel, options.format)  # type: ignore[arg-type]
+                sink = FileSink(options.output / version.id, channel, options.format)  # type: ignore[arg-type]
                 sink.drain(log)
     finally:
         for log in logs.values():
             log.close()
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
-        where += f"  Its rows are in {options.output}."
-    done = (
-        "All inputs have ended, and everything is out." if finished else "Stopped; the same command goes on from here."
-    )
+        where += f"  Its rows are in {options.output / version.id}."
+    done = "All inputs have ended, and everything is out." if finished else _stopped(options)
     console.print(f"{done}{where}", soft_wrap=True)
     return records
+
+
+def _stopped(options: Options) -> str:
+    if options.directory is None:
+        return "Stopped; nothing was kept, since there was no --log."
+    return f"Stopped. To go on: holons run {options.job} --log {options.directory}"
 
 
 def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
@@ -215,7 +251,9 @@ def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
         for chunk in log.read(partition, max(end - each, log.start(partition)), each):
             if chunk.rows is not None:
                 found += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
-    table = Table(title=f"{channel}: {rows:,} rows", title_justify="left")
+    table = Table(
+        title=f"{channel}: {rows:,} rows" + (", the last:" if rows > len(found) else ""), title_justify="left"
+    )
     columns = list(dict.fromkeys(name for row in found for name in row))
     for name in columns:
         table.add_column(

@@ -147,9 +147,9 @@ def _told(one: Explanation) -> Group:
 
 def _rows(one: Explanation) -> Table | Text:
     if not one.outputs:
-        return Text(f"Nothing came out of it in {one.channel}." if one.channel else "No on_window answers it.")
+        return Text(f"It gives nothing in {one.channel}." if one.channel else "No on_window answers it.")
     names = list(dict.fromkeys(name for _, _, row in one.outputs for name in row))
-    table = Table(title=f"What came out in {one.channel}", title_justify="left", title_style="default")
+    table = Table(title=f"What it gives in {one.channel}", title_justify="left", title_style="default")
     for column in ("partition", "ordinal", *names):
         table.add_column(escape(column), justify="right" if column in ("partition", "ordinal") else "left")
     for partition, ordinal, row in one.outputs[:_ROWS_SHOWN]:

@@ -11,7 +11,9 @@ Everything in it survives the death of any process. Nodes come and go; the direc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -53,6 +55,18 @@ class Site:
     def producer(self, stream: str, partitions: int, writer: str) -> LmdbLog:
         """An input stream, to be written; `writer` is used once, by one process."""
         return LmdbLog(self.directory / "input", stream, partitions, writer)
+
+    @contextmanager
+    def loading(self, stream: str, partitions: int) -> Iterator[LmdbLog]:
+        """An input stream to be filled as a whole: it appears only once that is done, or not at all."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="loading-", dir=self.directory) as aside:
+            with LmdbLog(aside, stream, partitions, "loader") as log:
+                yield log
+            target = self.directory / "input"
+            target.mkdir(exist_ok=True)
+            for filled in Path(aside).iterdir():
+                filled.rename(target / filled.name)
 
     def load(self, streams: Mapping[str, Sequence[PartitionRows]], writer: str = "producer#1") -> None:
         """Appends bounded inputs to input streams, and ends them."""

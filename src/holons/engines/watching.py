@@ -16,6 +16,7 @@ class Seen:
     """All nodes that beat lately, and how one job goes on them."""
 
     nodes: dict[str, tuple[Running, ...]] = field(default_factory=dict)
+    pids: dict[str, int] = field(default_factory=dict)
     rows_read: int = 0
     rows_per_s: float = 0.0
     rows_waiting: int = 0
@@ -64,6 +65,7 @@ class Watcher:
         rows = sum(one.offset for one in furthest.values())
         return Seen(
             nodes=nodes,
+            pids={name: self._heard[name][0].pid for name in nodes},
             rows_read=rows,
             rows_per_s=self._per_second(now_s, rows),
             rows_waiting=sum(one.lag for one in furthest.values()),

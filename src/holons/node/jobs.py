@@ -83,8 +83,8 @@ def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
         return running
     if running is not None and not upgrade:
         raise JobRunning(
-            f"{job.name} runs already, with other code, settings or inputs",
-            hint="upgrade it, cancel it first, or give the new one another name: h.job(..., name=...)",
+            f"{job.name} is there already, with other code, settings or inputs",
+            hint="upgrade it (--upgrade), cancel it (holons cancel), or give the new one another name: h.job(..., name=...)",
         )
     after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports))
     generation = 0 if last is None else last.generation + 1

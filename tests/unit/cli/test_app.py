@@ -67,6 +67,7 @@ def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]
     [
         ["demo"],
         ["run"],
+        ["cancel"],
         ["bench", "kernels"],
         ["bench", "node"],
         ["sim"],

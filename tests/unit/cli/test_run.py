@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from holons.cli import main
+from holons.engines.site import Site
+
+APP = """
+import holons as h
+
+class Count(h.Program):
+    n = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+    def process(self, events):
+        self.n.insert(1, events.ts)
+    def on_window(self, window):
+        yield {"window": window.start, "n": self.n[window]}
+
+job = h.job(Count(), "visits")
+"""
+TS = [0, 400_000, 900_000, 1_100_000, 2_500_000]
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    code = ended.value.code
+    return code if isinstance(code, int) else 0
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with an app and two partitions of rows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "rows").mkdir()
+    for partition in range(2):
+        pl.DataFrame({"ts": [ts + partition for ts in TS]}).write_parquet(tmp_path / f"rows/{partition}.parquet")
+    return tmp_path
+
+
+def counts(rows: list[dict]) -> list[tuple[int, int]]:
+    return [(row["window"], row["n"]) for row in rows]
+
+
+WANTED = [(0, 6), (1_000_000, 2), (2_000_000, 2)]
+
+
+def test_a_job_runs_to_its_end_goes_on_and_is_upgraded(here: Path, capsys: pytest.CaptureFixture[str]):
+    site = Site(here / "site")
+    assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--json", "-", "--output", "out") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["channel"], told["rows"], told["finished"]) == ("on_window", 6, True)
+    files = sorted((here / "out" / told["job"]).glob("*.parquet"))
+    assert counts(pl.read_parquet(files).sort("window").to_dicts()[::2]) == WANTED
+    assert run("run", "app.py:job", "--log", "site") == 0
+    assert len(site.jobs().versions) == 1, "the same job was found again"
+    (here / "app.py").write_text(APP.replace("insert(1", "insert(2"))
+    assert run("run", "app.py:job", "--log", "site") == 1
+    assert "--upgrade" in capsys.readouterr().err
+    assert run("run", "app.py:job", "--log", "site", "--upgrade") == 0
+    assert counts(site.collected("Count")["on_window"][0]) == WANTED, "what the old version put out stands"
+    assert run("cancel", "Count", "--log", "site") == 0
+    assert run("cancel", "Count", "--log", "site") == 1
+    assert run("run", "app.py:job", "--log", "site") == 0
+    assert [n for _, n in counts(site.collected("Count")["on_window"][0])] == [12, 4, 4], "a new job under the old name"
+
+
+def test_rows_as_json_lines_and_nothing_kept(here: Path):
+    assert (
+        run("run", "app.py:job", "--input", "visits=rows", "--output", "out", "--format", "jsonl", "--nodes", "1") == 0
+    )
+    rows = [json.loads(line) for file in sorted(Path("out").rglob("*p00000*.jsonl")) for line in file.open()]
+    assert counts(rows) == WANTED
+
+
+def test_a_program_that_raises_says_where(here: Path, capsys: pytest.CaptureFixture[str]):
+    (here / "app.py").write_text(APP.replace("self.n.insert(1, events.ts)", "raise ValueError('too hot')"))
+    assert run("run", "app.py:job", "--input", "visits=rows", "--nodes", "1") == 1
+    told = capsys.readouterr().err
+    assert "too hot" in told
+    assert "app.py, line 7" in told.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--format", "csv"], "--format parquet"),
+        (["--replicas", "3"], "--nodes 3"),
+        (["--output", "app.py"], "is a file"),
+        (["--input", "other=rows"], "does not read 'other'"),
+        ([], "there is no such stream"),
+        (["--engine", "flink"], "no engine 'flink'"),
+    ],
+)
+def test_what_cannot_be_run_is_said_at_once(here: Path, arguments: list[str], told: str, capsys):
+    inputs = ["--input", "visits=rows"] if "--engine" in arguments else []
+    assert run("run", "app.py:job", "--log", "site", *arguments, *inputs) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_rows_that_will_not_do_leave_nothing_behind(here: Path, capsys: pytest.CaptureFixture[str]):
+    pl.DataFrame({"time": TS}).write_parquet("bad.parquet")
+    assert run("run", "app.py:job", "--input", "visits=bad.parquet", "--log", "site") == 1
+    assert "no time column 'ts'" in capsys.readouterr().err
+    assert Site(here / "site").streams() == {}
+    assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 0
+    assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 1
+    assert "leave out --input" in capsys.readouterr().err
