@@ -76,7 +76,14 @@ class Setup:
 @cache
 def _own(setup: Setup) -> Prepared:
     job = load_job(setup.job)
-    return judged({job.name: job}, read_inputs(job, named_files(setup.inputs), setup.rows))
+    streams = read_inputs(job, named_files(setup.inputs), setup.rows)
+    try:
+        return judged({job.name: job}, streams)
+    except Exception as error:
+        raise BadInput(
+            f"{job.name} does not even run in sequence: {type(error).__name__}: {error}",
+            hint="try it with h.run first, and look at its input's columns",
+        ) from error
 
 
 @dataclass(frozen=True)

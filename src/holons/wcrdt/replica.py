@@ -35,7 +35,7 @@ class Applied(enum.Enum):
 
 
 class Gap(NamedTuple):
-    """Something to ask for again: deltas wait beyond this progress."""
+    """Deltas wait beyond this progress for one that is missing; the stream will bring it."""
 
     stage: int
     partition: int

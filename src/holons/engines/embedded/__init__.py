@@ -1,4 +1,4 @@
-"""Nodes in this process, over memory logs. No JVM."""
+"""Nodes without a JVM: taking turns in this process, over memory logs; or in processes of their own, over a site."""
 
 from holons.engines.embedded.nodes import run
 
