@@ -104,6 +104,10 @@ class ProgramFailed(HolonsError, RuntimeError):
     """The user's code raised. Says where; the cause is chained."""
 
 
+class NodesSilent(HolonsError, RuntimeError):
+    """No node of a driver says anything."""
+
+
 class JobFailed(HolonsError, RuntimeError):
     """A job was stopped on all nodes; says why."""
 

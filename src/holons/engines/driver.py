@@ -19,7 +19,7 @@ from holons.clock import SystemClock
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
 from holons.engines.watching import Watcher
-from holons.errors import BadInput, JobFailed, LogUnavailable
+from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
 from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
@@ -27,6 +27,7 @@ _IDLE_S = 0.0005
 _LOOK_S = 0.01
 _STOP_S = 5.0
 _REPLACE_S = 0.5
+_SILENT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,17 @@ class Driver(ABC):
 
     def run_to_end(self, job: Job, nodes: int) -> Collected:
         """Runs a job on so many nodes until its inputs have ended and everything is out; nodes that die are replaced."""
-        version = self.submit(job)
+        version, began_s = self.submit(job), self.clock.now_s()
         for _ in range(nodes):
             self.start()
         while not self.wait(_REPLACE_S):
             check_stopped(self.stopped().get(version.id))
             self.replace_the_dead()
+            if not self.watcher.pids() and self.clock.now_s() - began_s > _SILENT_S:
+                raise NodesSilent(
+                    f"no node has come up in {_SILENT_S:.0f} s, or all have gone silent",
+                    hint="look at what their processes, or Spark's workers, print; is the machine too busy?",
+                )
         check_stopped(self.stopped().get(version.id))
         return self.collected(job.name)
 
