@@ -14,7 +14,7 @@ from holons.engines.simulator.scenarios import SCENARIOS, VARIANTS, HighestBid
 from holons.node import Settings
 from holons.semantics import run as run_oracle
 
-__all__ = ["IDLE", "SCENARIOS", "VARIANTS", "HighestBid", "prepared", "simulated"]
+__all__ = ["CONTENDED", "IDLE", "SCENARIOS", "VARIANTS", "HighestBid", "prepared", "simulated"]
 
 _IDLE = Settings(idle_s=0.2, rows_max=7, snapshot_deltas=4, residence_s=1.0, poison_deaths=100)
 IDLE: dict[str, dict[str, Any]] = {
@@ -24,6 +24,9 @@ IDLE: dict[str, dict[str, Any]] = {
     "idle, foreign, two copies": {"settings": replace(_IDLE, replicas=2), "foreign": True, "nodes": 4},
 }
 """Bid share over partitions that go idle: the run adds marks, so what must come out depends on where they are."""
+
+CONTENDED = {"idle, contended": {"settings": replace(_IDLE, replicas=3, idle_s=0.05), "foreign": True, "nodes": 4}}
+"""The same, with more owners that mark and admit at the same time."""
 
 
 @cache
@@ -40,7 +43,7 @@ def _idle_expected(executed: Any) -> Any:
 
 def prepared(name: str, variant: int) -> tuple[Any, Any, Any]:
     """The jobs of a scenario, one set of inputs, and what the oracle says."""
-    if name in IDLE:
+    if name in IDLE | CONTENDED:
         return {"shares": load("bid_share")}, _idle_streams(variant), _idle_expected
     return scenarios.prepared(name, variant)
 
@@ -48,4 +51,4 @@ def prepared(name: str, variant: int) -> tuple[Any, Any, Any]:
 def simulated(name: str, seed: int, **options: Any) -> Outcome:
     """One simulated run of a scenario."""
     jobs, given, expected = prepared(name, seed % VARIANTS)
-    return simulate(jobs, given, expected, seed, **(IDLE.get(name, {}) | options))
+    return simulate(jobs, given, expected, seed, **((IDLE | CONTENDED).get(name, {}) | options))
