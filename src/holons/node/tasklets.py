@@ -339,8 +339,7 @@ class PartitionTasklet:
 
 
 def _next_size(size: int, done: int, slice_s: float, most: int) -> int:
-    """How much to do in the next slice: as much as takes `_SLICE_S`, at the pace of this one; at most twice as much."""
-    if not done:
-        return size
-    ideal = most if slice_s <= 0.0 else int(done * _SLICE_S / slice_s)
-    return max(1, min(ideal, 2 * size, most))
+    """How much to do in the next slice: more if this one was full and short, and what takes `_SLICE_S` if it was long."""
+    if done and slice_s > _SLICE_S:
+        return max(1, min(size, int(done * _SLICE_S / slice_s)))
+    return min(2 * size, most) if 2 * done >= size else size
