@@ -22,7 +22,7 @@ from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
 from holons.program.calls import check_peekable
-from holons.streams import Cursor, Log, joined
+from holons.streams import Chunk, Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
@@ -240,7 +240,7 @@ class PartitionTasklet:
         if self._waits():
             return False
         try:
-            chunks = self._input.read(self._place, self.run.process.read_to, self._rows)
+            chunks = _aligned(self._input.read(self._place, self.run.process.read_to, self._rows), self._rows)
             self._watch(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
                 self._mark_idle()
@@ -336,6 +336,14 @@ class PartitionTasklet:
             self.run.process.forget(
                 min(*self.emitted_to, *self.run.window.emitted_to)
             )  # this run may lag behind others
+
+
+def _aligned(chunks: list[Chunk], rows: int) -> list[Chunk]:
+    """What to take of a read, so that later ones begin where the log's values do, and copy nothing to join them.
+
+    Reads that grew from small ones lie across values. A first chunk that is most of a read is taken alone.
+    """
+    return chunks[:1] if chunks and 2 * chunks[0].length >= rows else chunks
 
 
 def _next_size(size: int, done: int, slice_s: float, most: int) -> int:

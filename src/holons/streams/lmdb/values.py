@@ -9,11 +9,11 @@ is checked when it is read (`LogDamaged`).
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from isal.isal_zlib import crc32
 
 from holons import codec
 from holons.errors import CodecError, LogDamaged
@@ -63,7 +63,7 @@ def position(data: memoryview) -> tuple[int, int]:
 
 def value(kind: int, partition: int, offset: int, body: bytes, length: int = 1) -> bytes:
     """A value with this body."""
-    return _head(kind, partition, offset, length, len(body), zlib.crc32(body)) + body
+    return _head(kind, partition, offset, length, len(body), crc32(body)) + body
 
 
 def mark_value(partition: int, offset: int, ts: int) -> bytes:
@@ -79,14 +79,14 @@ def rows_value(partition: int, offset: int, rows: pa.RecordBatch) -> pa.Buffer:
         stream.write_batch(rows)
     written = sink.getvalue()
     body = memoryview(written)[_HEAD_BYTES:]
-    head = _head(ROWS, partition, offset, rows.num_rows, len(body), zlib.crc32(body))
+    head = _head(ROWS, partition, offset, rows.num_rows, len(body), crc32(body))
     np.frombuffer(written, np.uint8)[:_HEAD_BYTES] = np.frombuffer(head, np.uint8)
     return written
 
 
 def _head(kind: int, partition: int, offset: int, length: int, body_bytes: int, body_checksum: int) -> bytes:
     head = _HEAD.pack(kind, partition, offset, length, body_bytes, body_checksum)
-    return head + _CHECKSUM.pack(zlib.crc32(head))
+    return head + _CHECKSUM.pack(crc32(head))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def read_head(data: memoryview, partition: int, offset: int) -> Head:
         raise _damaged(f"a value of {len(data)} bytes", partition, offset)
     (checksum,) = _CHECKSUM.unpack_from(data, _HEAD.size)
     head = Head._make(_HEAD.unpack_from(data))
-    if checksum != zlib.crc32(data[: _HEAD.size]) or (head.partition, head.offset) != (partition, offset):
+    if checksum != crc32(data[: _HEAD.size]) or (head.partition, head.offset) != (partition, offset):
         raise _damaged("a head whose checksum is wrong", partition, offset)
     if head.body_bytes != len(data) - _HEAD_BYTES:
         raise _damaged(f"{len(data) - _HEAD_BYTES} bytes instead of {head.body_bytes}", partition, offset)
@@ -108,7 +108,7 @@ def read_head(data: memoryview, partition: int, offset: int) -> Head:
 def read_body(head: Head, data: memoryview) -> memoryview:
     """The body of a value, checked; a view of `data`, and valid for as long."""
     body = data[_HEAD_BYTES:]
-    if zlib.crc32(body) != head.body_checksum:
+    if crc32(body) != head.body_checksum:
         raise _damaged("a body whose checksum is wrong", head.partition, head.offset)
     return body
 
