@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 from holons.errors import LogDamaged, LogUnavailable
+from holons.streams.durable import sync_names
 
 Durability: TypeAlias = Literal["process", "disk"]
 """What an acknowledged entry survives: the death of any process, or the machine's too."""
@@ -153,7 +154,7 @@ class DirectoryJournal:
                 self._make(starts)
                 (starts / _name(below)).touch()
                 if self._sync:
-                    _sync(starts)
+                    sync_names(starts)
             start = self.start(partition)
             for folder in (starts, entries):
                 for path in folder.iterdir() if folder.exists() else ():
@@ -199,7 +200,7 @@ class DirectoryJournal:
             finally:
                 part.unlink(missing_ok=True)
             if self._sync:
-                _sync(path.parent)
+                sync_names(path.parent)
             return True
 
     def _sweep(self, partition: int) -> None:
@@ -251,15 +252,6 @@ def _unframed(partition: int, number: int, stored: bytes, path: Path) -> bytes:
             hint="restore it: what was read by its order cannot be read by another",
         )
     return data
-
-
-def _sync(folder: Path) -> None:
-    """Makes the names in a folder survive the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

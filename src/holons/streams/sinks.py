@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
+from holons.streams.durable import sync_names
 from holons.streams.log import Chunk, Log
 
 Row: TypeAlias = dict[str, Any]
@@ -173,7 +174,7 @@ class FileSink:
                 os.fsync(stream.fileno())
         part.rename(self._root / name)
         if self._sync:
-            _sync_names(self._root)
+            sync_names(self._root)
         return table.num_rows
 
     def _read(self, path: Path) -> list[Row]:
@@ -195,14 +196,6 @@ def _apart(files: list[SinkFile]) -> list[SinkFile]:
                 hint="something else than the sink made one of them; remove it, and the sink writes what is missing",
             )
     return files
-
-
-def _sync_names(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _kind(chunk: Chunk) -> object:

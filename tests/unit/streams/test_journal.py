@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import selectors
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.streams.log_kinds import rows
+from tests.unit.streams.other_process import processes
 
 from holons.errors import LogDamaged, LogUnavailable
 from holons.streams import DirectoryJournal, LmdbLog, MemoryJournal
-
-ROOT = Path(__file__).parents[3]
-LIMIT_S = 60.0
 
 
 @pytest.fixture(params=["memory", "directory"])
@@ -225,50 +219,10 @@ def test_entries_may_survive_the_machine(tmp_path, monkeypatch):
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
-class Process:
-    """Another process in a role; everything it is waited for has a limit."""
-
-    def __init__(self, role: str, *arguments: object) -> None:
-        command = [sys.executable, "-m", "tests.unit.streams.journal_process", role, *map(str, arguments)]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._pending = b""
-
-    def go(self) -> None:
-        self._process.stdin.write(b"\n")
-        self._process.stdin.flush()
-
-    def line(self) -> str:
-        deadline = time.monotonic() + LIMIT_S
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._pending:
-                assert selector.select(deadline - time.monotonic()), "the other process says nothing"
-                more = os.read(self._process.stdout.fileno(), 65_536)
-                assert more, f"the other process ended with {self._process.wait(LIMIT_S)}"
-                self._pending += more
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line.decode()
-
-    def rest(self, *, kill: bool = False) -> list[str]:
-        """The whole lines that it had still printed, or still prints."""
-        if kill:
-            self._process.kill()
-        rest, _ = self._process.communicate(timeout=LIMIT_S)
-        return (self._pending + rest).decode().split("\n")[:-1]
-
-
 @pytest.fixture
 def start():
-    started: list[Process] = []
-
-    def starter(role: str, *arguments: object) -> Process:
-        started.append(Process(role, *arguments))
-        return started[-1]
-
-    yield starter
-    for process in started:
-        if process._process.poll() is None:
-            process.rest(kill=True)
+    with processes("tests.unit.streams.journal_process") as start:
+        yield start
 
 
 def test_processes_that_race_for_entries_agree_even_if_some_are_killed(tmp_path, start):
@@ -277,9 +231,9 @@ def test_processes_that_race_for_entries_agree_even_if_some_are_killed(tmp_path,
     for racer in racers:
         assert racer.line() == "ready"
     for racer in racers:
-        racer.go()
+        racer.tell()
     told = [[racer.line() for _ in range(40)] for racer in racers[:2]]
-    told = [[*first, *racer.rest(kill=True)] for first, racer in zip(told, racers, strict=False)]
+    told = [[*first, *racer.kill()] for first, racer in zip(told, racers, strict=False)]
     told += [racer.rest() for racer in racers[2:]]
     journal = DirectoryJournal(tmp_path)
     assert journal.end(0) == count
@@ -299,12 +253,12 @@ def test_readers_in_several_processes_read_rows_and_marks_in_one_order(tmp_path,
         for reader in readers:
             assert reader.line() == "ready"
         for reader in readers:
-            reader.go()
+            reader.tell()
         killed = [readers[0].line() for _ in range(3)]
         for at in range(1, count):
             log.append(0, rows(at))
             if at == count // 2:
-                killed += readers[0].rest(kill=True)
+                killed += readers[0].kill()
         told = [reader.rest() for reader in readers[1:]]
     assert [lines.pop() for lines in told] == ["done", "done"]
     assert told[0] == told[1]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,71 +13,16 @@ from random import Random
 import pytest
 from tests.unit.streams.lmdb_process import STREAM
 from tests.unit.streams.log_kinds import flat, rows
+from tests.unit.streams.other_process import LIMIT_S, processes
 
 from holons.errors import InvariantBroken
 from holons.streams import LmdbLog, LmdbSharedLog
 
-ROOT = Path(__file__).parents[3]
-LIMIT_S = 60.0
-
-
-class Process:
-    """Another process in a role; everything it is waited for has a limit."""
-
-    def __init__(self, role: str, *arguments: object) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.unit.streams.lmdb_process", role, *map(str, arguments)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self.pid = self._process.pid
-        self._pending = b""
-
-    def line(self) -> str:
-        """The next line that it prints."""
-        deadline = time.monotonic() + LIMIT_S
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._pending:
-                assert selector.select(deadline - time.monotonic()), "the other process says nothing"
-                more = os.read(self._process.stdout.fileno(), 65_536)
-                assert more, f"the other process ended with {self._process.wait(LIMIT_S)}"
-                self._pending += more
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line.decode()
-
-    def ask(self, text: str = "") -> str:
-        """Sends a line, and returns the answer."""
-        self._process.stdin.write(text.encode() + b"\n")
-        self._process.stdin.flush()
-        return self.line()
-
-    def kill(self) -> list[str]:
-        """Kills it, and returns the whole lines that it had still printed."""
-        self._process.kill()
-        rest, _ = self._process.communicate(timeout=LIMIT_S)
-        return (self._pending + rest).decode().split("\n")[:-1]
-
-    def stop(self) -> None:
-        """Stops it, and waits until it stands still."""
-        os.kill(self.pid, signal.SIGSTOP)
-        _, status = os.waitpid(self.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
-
 
 @pytest.fixture
 def start():
-    started: list[Process] = []
-
-    def starter(role: str, *arguments: object) -> Process:
-        started.append(Process(role, *arguments))
-        return started[-1]
-
-    yield starter
-    for process in started:
-        process.kill()
-        assert not Path(f"/proc/{process.pid}").exists() or sys.platform != "linux"
+    with processes("tests.unit.streams.lmdb_process") as start:
+        yield start
 
 
 def everything(log: LmdbLog) -> list[object]:
