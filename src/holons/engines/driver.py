@@ -23,7 +23,8 @@ from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
 from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
-_IDLE_S = 0.0005
+_IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
+"""A node that finds nothing to do sleeps for so long; ever longer if that goes on, since to look costs a core's time."""
 _LOOK_S = 0.01
 _STOP_S = 5.0
 _REPLACE_S = 0.5
@@ -197,6 +198,7 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
     ports = birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None)
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
+    idle_s = _IDLE_S
     while not stop and not node.left:
         happened = node.tick()
         now_s = ports.clock.now_s()
@@ -204,8 +206,11 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
             looked_s, stop = now_s, not wanted()
             with suppress(LogUnavailable):
                 stop |= _obey(orders, node)
-        if not happened:
-            ports.clock.sleep_s(_IDLE_S)
+        if happened:
+            idle_s = _IDLE_S
+        else:
+            ports.clock.sleep_s(idle_s)
+            idle_s = min(idle_s * _IDLE_GROWTH, _IDLE_MAX_S)
     node.close()
 
 
