@@ -14,8 +14,8 @@ from tests.workloads import load
 from holons.clock import SystemClock
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
-from holons.engines.spark.session import check_session, session
-from holons.errors import BadInput
+from holons.engines.spark.session import check_java, check_session, session, whole_executor
+from holons.errors import BadInput, JavaMissing
 from holons.node import Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -86,7 +86,32 @@ def test_sessions_that_will_not_do_are_refused_with_the_fix():
         check_session(_Elsewhere(spark, master="spark://somewhere:7077"), 1)
     with pytest.raises(BadInput, match="speculation"):
         check_session(_Elsewhere(spark, speculation="true"), 1)
+    with pytest.raises(BadInput, match="has no executors"):
+        whole_executor(spark)
     check_session(spark, 3)
+
+
+def test_a_session_of_ours_is_not_opened_over_spark_connect(monkeypatch):
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    with pytest.raises(BadInput, match="Spark Connect"):
+        session()
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [('openjdk version "11.0.2" 2019-01-15', "and .* is 11"), ("not a JVM", "is not Java"), (None, "none was found")],
+)
+def test_java_that_is_missing_or_old_is_named_before_spark_starts(tmp_path, monkeypatch, told, error):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    if told is not None:
+        java.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
+        java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match=error) as refused:
+        check_java()
+    assert "install Java 17" in refused.value.hint
 
 
 class _Elsewhere:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holons.engines.node_logs import decode_said
 from holons.errors import CodecError
 from holons.node.messages import Beat, Claim, Control, Running, Submitted, decode_beat, decode_control
 from holons.wcrdt import Delta
@@ -19,6 +20,9 @@ def in_words(stream: str, data: bytes) -> str:
             return _beat(decode_beat(data))
         if stream == "control":
             return _control(decode_control(data))
+        if stream == "logs":
+            said = decode_said(data)
+            return f"{instant_text(round(said.created * 1_000) * 1_000)} {said.level_name} {said.logger}: {said.text}"
         if stream.startswith("sync"):
             return _delta(Delta.decode(data))
     except CodecError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from rich.text import Text
 from holons.cli.jobs import load_job, named_files
 from holons.engines.driver import Driver, check_stopped
 from holons.engines.embedded.processes import ProcessNodes
+from holons.engines.scratch import scratch
 from holons.engines.site import Site
 from holons.engines.watching import Seen
 from holons.errors import BadInput
@@ -95,8 +95,8 @@ def _directory(given: Path | None) -> Iterator[Path]:
     if given is not None:
         yield given
     else:
-        with tempfile.TemporaryDirectory(prefix="holons-") as temporary:
-            yield Path(temporary)
+        with scratch() as temporary:
+            yield temporary
 
 
 def _load(site: Site, job: Job, files: dict[str, list[Path]], console: Console) -> None:

@@ -6,6 +6,7 @@ its nodes end themselves, and another driver goes on with the same site.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import uuid
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from holons.clock import SystemClock
+from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
 from holons.engines.watching import Watcher
@@ -39,6 +41,8 @@ class Birth:
     name: str
     settings: Settings
     secret: bytes
+    log_level: int = logging.WARNING
+    """What it logs at this level or above reaches the driver."""
 
 
 class Process(Protocol):
@@ -76,6 +80,8 @@ class Driver(ABC):
         self._versions: dict[str, Submitted] = {}
         self._started = 0
         self.watcher = Watcher(self._ports.beats, self.clock)
+        self._relay = Relay(site.shared("logs", f"driver-{self._token}"), self._token)
+        self._retired: list[Process] = []
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +120,7 @@ class Driver(ABC):
         """Starts one more node; returns its name."""
         self._started += 1
         name = f"node-{self._started}#{self._token}"
-        self.running[name] = self.launch(Birth(self.site, name, self.settings, self._secret))
+        self.running[name] = self.launch(Birth(self.site, name, self.settings, self._secret, level_wanted()))
         return name
 
     def kill(self, name: str) -> None:
@@ -140,8 +146,15 @@ class Driver(ABC):
             process.kill()
             process.join(_STOP_S)
 
+    def retire(self, name: str) -> str:
+        """Starts another node in the place of one, which hands everything over and goes by itself; returns the new one."""
+        self._retired.append(self.running.pop(name))
+        self._orders.give(Told(name, "leave"))
+        return self.start()
+
     def settled(self) -> bool:
         """Whether every node says that all inputs have ended and everything is out."""
+        self._relay.relay()
         told = {_base(name) for name in self.watcher.settled(len(self._versions))}
         return bool(self.running) and all(name in told for name in self.running)
 
@@ -175,13 +188,16 @@ class Driver(ABC):
         for name in self.running:
             self._orders.give(Told(name, "stop"))
         until_s = self.clock.now_s() + _STOP_S
-        for process in self.running.values():
+        processes = [*self.running.values(), *self._retired]
+        for process in processes:
             process.join(max(0.0, until_s - self.clock.now_s()))
-        for process in self.running.values():
+        for process in processes:
             if process.alive():
                 process.kill()
                 process.join(_STOP_S)
         self.running.clear()
+        self._retired.clear()
+        self._relay.relay()
 
 
 def check_stopped(stopped: Stopped | None) -> None:
@@ -195,10 +211,15 @@ def check_stopped(stopped: Stopped | None) -> None:
 
 def live(birth: Birth, wanted: Callable[[], bool]) -> None:
     """The whole life of a node process: until it is told to go, or nobody wants it any more."""
-    ports = birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None)
+    with forwarding(birth.site.shared("logs", birth.name), birth.log_level):
+        _run_node(birth, wanted)
+
+
+def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
+    ports = telling(birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None))
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
-    idle_s = _IDLE_S
+    diary, written_s, idle_s = Diary(node), float("-inf"), _IDLE_S
     while not stop and not node.left:
         happened = node.tick()
         now_s = ports.clock.now_s()
@@ -206,6 +227,9 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
             looked_s, stop = now_s, not wanted()
             with suppress(LogUnavailable):
                 stop |= _obey(orders, node)
+        if now_s - written_s >= birth.settings.heartbeat_s:
+            written_s = now_s
+            diary.look()
         if happened:
             idle_s = _IDLE_S
         else:

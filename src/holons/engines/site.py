@@ -2,7 +2,7 @@
 
     <directory>/input/      streams that jobs read, each with a producer of its own
     <directory>/output/     what jobs put out: a stream for each (job, channel)
-    <directory>/shared/     beats, the control log, and a sync stream for each job
+    <directory>/shared/     beats, the control log, what nodes log, and a sync stream for each job
     <directory>/journal/    where idle marks are among the rows of inputs
     <directory>/store/      checkpoints
 
@@ -28,7 +28,7 @@ from holons.streams import DirectoryJournal, JournaledLog, LmdbLog, LmdbSharedLo
 from holons.windows import BEGINNING, Mark
 
 _SEGMENT_BYTES = 32 << 20
-_BEATS_SEGMENT_BYTES = 1 << 20
+_SMALL_SEGMENT_BYTES = 1 << 20
 
 
 class Site:
@@ -106,7 +106,7 @@ class Site:
 
     def shared(self, stream: str, writer: str) -> LmdbSharedLog:
         """A stream that nodes and drivers share."""
-        size = _BEATS_SEGMENT_BYTES if stream == "beats" else _SEGMENT_BYTES
+        size = _SMALL_SEGMENT_BYTES if stream in ("beats", "logs") else _SEGMENT_BYTES
         return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=size)
 
     def journaled(self, stream: str, log: LmdbLog, idle_marks: bool = False) -> Log:

@@ -19,6 +19,8 @@ class Seen:
     pids: dict[str, int] = field(default_factory=dict)
     rows_read: int = 0
     rows_per_s: float = 0.0
+    node_rows_per_s: dict[str, float] = field(default_factory=dict)
+    """By node; what several nodes run counts for each of them."""
     rows_waiting: int = 0
     windows: int = 0
     watermark: int | None = None
@@ -33,8 +35,9 @@ class Watcher:
         self._clock = clock
         self._cursor: Cursor = {}
         self._heard: dict[str, tuple[Beat, float]] = {}
-        self._before: tuple[float, int] | None = None
+        self._before: tuple[float, int, dict[str, dict[int, int]]] | None = None
         self._rate = 0.0
+        self._node_rates: dict[str, float] = {}
 
     def settled(self, given: int) -> set[str]:
         """The nodes that have so many jobs, and say that all of them are out."""
@@ -63,22 +66,28 @@ class Watcher:
                 known = furthest.get(one.partition)
                 furthest[one.partition] = one if known is None or known.offset < one.offset else known
         rows = sum(one.offset for one in furthest.values())
+        self._measure(now_s, rows, {name: {one.partition: one.offset for one in told} for name, told in nodes.items()})
         return Seen(
             nodes=nodes,
             pids={name: self._heard[name][0].pid for name in nodes},
             rows_read=rows,
-            rows_per_s=self._per_second(now_s, rows),
+            rows_per_s=self._rate,
+            node_rows_per_s={name: self._node_rates.get(name, 0.0) for name in nodes},
             rows_waiting=sum(one.lag for one in furthest.values()),
             windows=max((one.calls for one in furthest.values()), default=0),
             watermark=min((one.watermark for one in furthest.values()), default=None),
         )
 
-    def _per_second(self, now_s: float, rows: int) -> float:
-        """Rows per second, over about the last second."""
+    def _measure(self, now_s: float, rows: int, offsets: dict[str, dict[int, int]]) -> None:
+        """Rows per second, over about the last second; a partition that a node has just taken over counts from then on."""
         if self._before is None:
-            self._before = now_s, rows
-        since_s, before = self._before
+            self._before = now_s, rows, offsets
+        since_s, rows_before, before = self._before
         if now_s - since_s >= 1.0:
-            self._rate = max(rows - before, 0) / (now_s - since_s)
-            self._before = now_s, rows
-        return self._rate
+            self._rate = max(rows - rows_before, 0) / (now_s - since_s)
+            self._node_rates = {
+                name: sum(max(at - before.get(name, {}).get(partition, at), 0) for partition, at in mine.items())
+                / (now_s - since_s)
+                for name, mine in offsets.items()
+            }
+            self._before = now_s, rows, offsets

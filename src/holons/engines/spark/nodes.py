@@ -7,44 +7,81 @@ go on, and take its partitions over long before Spark has brought it back. A tas
 from __future__ import annotations
 
 import os
-import tempfile
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 from pyspark import InheritableThread, TaskContext
+from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from holons.engines.driver import Birth, Driver, live
 from holons.engines.inputs import PartitionRows
+from holons.engines.scratch import scratch
 from holons.engines.site import Site
-from holons.engines.spark.session import check_session, session
+from holons.engines.spark.session import check_session, executor_cores, remove_with, session, whole_executor
+from holons.errors import NodesSilent
 from holons.node import Settings
 from holons.program import Collected, Job
 
 _SCHEMA = "done boolean"
+_ATTEMPTS_MAX = 1_000
 
 
 class SparkNodes(Driver):
-    """Nodes over a site on this machine, each in a task of its own."""
+    """Nodes over a site on this machine, each in a task of its own.
+
+    With `one_node_per_executor` each has an executor to itself; else Spark puts them wherever there is a free core.
+    """
 
     def __init__(
-        self, site: Site, settings: Settings | None = None, *, nodes: int = 1, spark: SparkSession | None = None
+        self,
+        site: Site,
+        settings: Settings | None = None,
+        *,
+        nodes: int = 1,
+        spark: SparkSession | None = None,
+        one_node_per_executor: bool = False,
     ) -> None:
         self.spark = spark or session(nodes)
-        check_session(self.spark, nodes)
+        self._profile = whole_executor(self.spark) if one_node_per_executor else None
+        self._has_executors = executor_cores(self.spark) > 0
+        check_session(self.spark, nodes, self._profile)
         super().__init__(site, settings)
 
     def launch(self, birth: Birth) -> NodeTask:
-        return NodeTask(self.spark, birth)
+        return NodeTask(self.spark, birth, self._profile)
+
+    def replace_the_dead(self) -> list[str]:
+        """Also starts a new node for each whose executor is to go, and lets that one hand over while it still can."""
+        if self._has_executors:
+            for name in [name for name, task in self.running.items() if cast(NodeTask, task).must_go()]:
+                self.retire(name)
+        dead = super().replace_the_dead()
+        if dead and not self._spark_is_there():
+            raise NodesSilent(
+                "Spark has gone, and all nodes with it: its JVM was killed, or its session stopped",
+                hint="run it again over the same site: it goes on where it was",
+            )
+        return dead
+
+    def _spark_is_there(self) -> bool:
+        try:
+            return not self.spark.sparkContext._jsc.sc().isStopped()
+        except Exception:  # noqa: BLE001 - whatever the gateway says: nobody answers
+            return False
 
 
 class NodeTask:
     """A Spark job of one task, watched by a thread of ours."""
 
-    def __init__(self, spark: SparkSession, birth: Birth) -> None:
+    def __init__(self, spark: SparkSession, birth: Birth, profile: ResourceProfile | None = None) -> None:
         self._spark = spark
+        self._profile = profile
         self._group = f"holons {birth.name}"
         self._birth = birth
         self.error: Exception | None = None
@@ -55,7 +92,12 @@ class NodeTask:
     def _run(self) -> None:
         self._spark.sparkContext.setJobGroup(self._group, f"Holons {self._birth.name}", interruptOnCancel=True)
         try:
-            self._spark.range(1, numPartitions=1).mapInArrow(node_task(self._birth), _SCHEMA).collect()
+            once = self._spark.range(1, numPartitions=1)
+            once.mapInArrow(
+                node_task(self._birth, [str(Path(place).absolute()) for place in sys.path]),
+                _SCHEMA,
+                profile=self._profile,
+            ).collect()
         except Exception as error:  # noqa: BLE001 - whatever Spark says: the node is gone
             self.error = error
 
@@ -69,18 +111,38 @@ class NodeTask:
     def kill(self) -> None:
         self._spark.sparkContext.cancelJobGroup(self._group)
 
+    def executor(self) -> str | None:
+        """The executor that it runs on now, as Spark calls it."""
+        context = self._spark.sparkContext
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+        for job in tracker.getJobIdsForGroup(self._group):
+            told = tracker.getJobInfo(job)
+            for stage in told.stageIds if told is not None else ():
+                tasks = store.taskList(stage, 0, _ATTEMPTS_MAX)
+                for number in range(tasks.length()):
+                    if tasks.apply(number).status() == "RUNNING":
+                        return str(tasks.apply(number).executorId())
+        return None
 
-def node_task(birth: Birth) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What Spark runs: the whole life of a node."""
+    def must_go(self) -> bool:
+        """Whether its executor is being decommissioned."""
+        executor = self.executor()
+        scheduler = self._spark.sparkContext._jsc.sc().taskScheduler()
+        return executor is not None and bool(scheduler.getExecutorDecommissionState(executor).isDefined())
+
+
+def node_task(birth: Birth, path: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What Spark runs: the whole life of a node. It finds modules wherever the driver does, after its own places."""
 
     def run_node(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sys.path += [place for place in path if place not in sys.path]
         parent, context = os.getppid(), TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         name = f"{birth.name}.{attempt}" if attempt else birth.name
         for _ in batches:
-            live(
-                replace(birth, name=name), lambda: os.getppid() == parent
-            )  # killing pyspark.daemon would leave us behind
+            live(replace(birth, name=name), lambda: os.getppid() == parent)
+        if os.getppid() != parent:  # a failed task's process ends at once; one that is done would wait to be used again
+            raise NodesSilent("pyspark.daemon was killed", hint="Spark starts another one, and this node again")
         yield from ()
 
     return run_node
@@ -90,8 +152,9 @@ def run(
     job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, spark: SparkSession | None = None
 ) -> Collected:
     """Runs a job over bounded streams on nodes in Spark tasks, over a site of its own."""
-    with tempfile.TemporaryDirectory(prefix="holons-") as directory:
+    with scratch() as directory:
         site = Site(directory)
         site.load(streams)
         with SparkNodes(site, nodes=nodes, spark=spark) as running:
+            remove_with(running.spark, directory)
             return running.run_to_end(job, nodes)
