@@ -7,9 +7,8 @@ go on, and take its partitions over long before Spark has brought it back. A tas
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,11 +16,9 @@ from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
 from holons.engines.driver import Birth, Driver, live
-from holons.engines.inputs import PartitionRows
 from holons.engines.site import Site
 from holons.engines.spark.session import check_session, session
 from holons.node import Settings
-from holons.program import Collected, Job
 
 _SCHEMA = "done boolean"
 
@@ -30,9 +27,15 @@ class SparkNodes(Driver):
     """Nodes over a site on this machine, each in a task of its own."""
 
     def __init__(
-        self, site: Site, settings: Settings | None = None, *, nodes: int = 1, spark: SparkSession | None = None
+        self,
+        site: Site,
+        settings: Settings | None = None,
+        *,
+        nodes: int = 1,
+        spark: SparkSession | None = None,
+        master: str | None = None,
     ) -> None:
-        self.spark = spark or session(nodes)
+        self.spark = spark or session(nodes, master)
         check_session(self.spark, nodes)
         super().__init__(site, settings)
 
@@ -84,14 +87,3 @@ def node_task(birth: Birth) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
         yield from ()
 
     return run_node
-
-
-def run(
-    job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, spark: SparkSession | None = None
-) -> Collected:
-    """Runs a job over bounded streams on nodes in Spark tasks, over a site of its own."""
-    with tempfile.TemporaryDirectory(prefix="holons-") as directory:
-        site = Site(directory)
-        site.load(streams)
-        with SparkNodes(site, nodes=nodes, spark=spark) as running:
-            return running.run_to_end(job, nodes)
