@@ -202,8 +202,8 @@ class Driver(ABC):
 
 
 def check_stopped(stopped: Stopped | None) -> None:
-    """Raises if a job was stopped that nobody wanted to stop."""
-    if stopped is not None and stopped.failed:
+    """Raises if a job was stopped: since it failed, or because somebody elsewhere wanted that."""
+    if stopped is not None:
         raise JobFailed(
             f"{stopped.job} was stopped everywhere: {stopped.kind}: {stopped.reason}",
             hint="what it put out before is still there; other jobs were not touched",

@@ -7,6 +7,7 @@ of the handle, so a handle that is dropped ends its run.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import warnings
 import weakref
@@ -26,6 +27,7 @@ from holons.program.outputs import LATE
 
 _LOOK_S = 0.1
 _TEND_S = 0.01
+_WAKE_S = 0.5  # who waits wakes up now and then: a Ctrl-C that comes just before a long wait would not end it
 
 State: TypeAlias = Literal["starting", "running", "finished", "stopped", "failed"]
 """It is starting until a node has been heard."""
@@ -233,12 +235,16 @@ class Run:
 
     def wait(self, timeout_s: float | None = None) -> Self:
         """Waits until it has ended, and returns itself; raises what the job failed with. Ctrl-C stops the run."""
+        clock = SystemClock()
+        until_s = clock.now_s() + (math.inf if timeout_s is None else timeout_s)
         try:
-            ended = self._work.ended.wait(timeout_s)
+            while not self._work.ended.wait(min(_WAKE_S, max(0.0, until_s - clock.now_s()))):
+                if clock.now_s() >= until_s:
+                    break
         except KeyboardInterrupt:
             self.stop()
             raise
-        if not ended:
+        if not self._work.ended.is_set():
             raise StillRunning(
                 f"{self.job.name} has not ended in {timeout_s:g} s: {self.progress!r}",
                 hint="it goes on: wait longer, look at run.progress, or end it with run.stop()",
