@@ -67,6 +67,7 @@ def test_stopped_and_run_again_it_goes_on_with_the_same_log(engine, tmp_path):
     assert again.results().rows(partition=0)[: len(some)] == some
     assert again.results().canonical() == run.results().canonical() == expected(streams)
     assert again.progress.rows_before > 0, "it went on where the other one was"
+    assert len(again.progress.partitions) == 2, "and tells of its own nodes, not of those that are gone"
 
 
 def test_what_fails_is_raised_by_wait_and_what_was_out_is_kept(engine, temporary):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -81,7 +82,8 @@ def test_a_job_that_is_cancelled_elsewhere_is_not_finished(tmp_path):
 
 
 SCRIPT = """
-import time
+import atexit, time
+atexit.register(lambda: print(run.progress.state))  # the first to be registered is the last to be called
 import holons as h
 
 class Count(h.Program):
@@ -101,15 +103,16 @@ print(*run.progress.pids.values(), flush=True)
 def started(directory: Path, more: str = "") -> subprocess.Popen[str]:
     endless(directory / "site")
     (directory / "script.py").write_text(SCRIPT + textwrap.dedent(more))
-    return subprocess.Popen(
-        [sys.executable, "script.py"], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "script.py"], cwd=directory, process_group=0, **pipes)
 
 
 def test_a_script_without_a_guard_leaves_nothing_running_when_it_ends(tmp_path):
     out, err = started(tmp_path).communicate(timeout=120)
-    assert len(out.split()) == 2, err
-    assert not any(alive(int(pid)) for pid in out.split())
+    *pids, state = out.split()
+    assert len(pids) == 2, err
+    assert not any(alive(int(pid)) for pid in pids)
+    assert state == "stopped"
     assert not err
 
 
@@ -117,7 +120,7 @@ def test_control_c_stops_the_run_with_a_checkpoint(tmp_path):
     script = started(tmp_path, "run.wait()")
     assert script.stdout is not None
     pids = [int(pid) for pid in script.stdout.readline().split()]
-    script.send_signal(signal.SIGINT)
+    os.killpg(script.pid, signal.SIGINT)  # as a terminal does
     _, err = script.communicate(timeout=120)
     assert script.returncode == -signal.SIGINT
     assert err.rstrip().endswith("KeyboardInterrupt")
@@ -125,6 +128,17 @@ def test_control_c_stops_the_run_with_a_checkpoint(tmp_path):
     assert len(pids) == 2
     assert not any(map(alive, pids))
     assert list((tmp_path / "site" / "store").rglob("*")), "a checkpoint"
+
+
+def test_whoever_is_interrupted_while_waiting_finds_the_run_stopped(tmp_path, monkeypatch):
+    def interrupted(_: float) -> bool:
+        raise KeyboardInterrupt
+
+    run = h.run(JOB, log=endless(tmp_path).directory, engine="embedded")
+    monkeypatch.setattr(run._work.ended, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.wait()
+    assert run.progress.state == "stopped"
 
 
 # --- how it looks -----------------------------------------------------------------------------------------------------
