@@ -27,8 +27,9 @@ from holons.algebra import (
     TopK,
     TwoPhaseSet,
 )
-from holons.engines import Results, run
+from holons.engines import Progress, Results, Run, run
 from holons.errors import HolonsError
+from holons.node import Settings
 from holons.program import (
     WCRDT,
     Event,
@@ -73,9 +74,12 @@ __all__ = [
     "ParetoFront",
     "Product",
     "Program",
+    "Progress",
     "Quantiles",
     "Results",
+    "Run",
     "Session",
+    "Settings",
     "Sliding",
     "Slots",
     "Sum",

@@ -65,6 +65,10 @@ class JavaMissing(HolonsError, RuntimeError):
     """Spark needs Java, and there is none, or an old one."""
 
 
+class SparkMissing(HolonsError, ImportError):
+    """Nodes were to run on Spark, and it is not installed."""
+
+
 class CodecError(HolonsError, ValueError):
     """A value without canonical bytes, or bytes that are not ours."""
 
@@ -102,6 +106,10 @@ class IntegerOverflow(HolonsError, OverflowError):
 
 class ProgramFailed(HolonsError, RuntimeError):
     """The user's code raised. Says where; the cause is chained."""
+
+
+class StillRunning(HolonsError, TimeoutError):
+    """A run has not ended within the time that was given."""
 
 
 class NodesSilent(HolonsError, RuntimeError):

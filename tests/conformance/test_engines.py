@@ -16,7 +16,7 @@ from holons.semantics import run as run_oracle
 def test_nodes_in_spark_tasks_give_the_oracles_bytes(name, nodes):
     job = load(name)
     given = streams(job, *EXAMPLES[name], seed=7)
-    assert h.run(job, given, engine="spark", nodes=nodes).canonical() == canonical(run_oracle(job, given))
+    assert h.run(job, given, nodes=nodes).wait().results().canonical() == canonical(run_oracle(job, given))
 
 
 @pytest.mark.spark
@@ -32,7 +32,7 @@ def test_a_program_of_this_very_module_travels_to_spark():
 
     job = h.job(Here(), "visits")
     given = streams(load("alert_rule"), *EXAMPLES["alert_rule"], seed=1)
-    assert h.run(job, given, engine="spark").canonical() == canonical(run_oracle(job, given))
+    assert h.run(job, given).wait().results().canonical() == canonical(run_oracle(job, given))
 
 
 def test_an_unknown_engine_is_named():

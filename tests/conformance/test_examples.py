@@ -43,7 +43,9 @@ def test_the_oracle_does_not_depend_on_its_own_batches(name, seed, rows_per_call
 def test_embedded_nodes_give_the_oracles_bytes(name, seed, nodes):
     job = load(name)
     given_streams = streams(job, *EXAMPLES[name], seed=seed)
-    assert h.run(job, given_streams, nodes=nodes).canonical() == canonical(run_oracle(job, given_streams))
+    assert h.run(job, given_streams, nodes=nodes, engine="embedded").wait().results().canonical() == canonical(
+        run_oracle(job, given_streams)
+    )
 
 
 def test_the_workloads_exercise_what_they_should():

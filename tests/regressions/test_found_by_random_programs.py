@@ -192,4 +192,4 @@ def test_named_tuples_are_refused_as_locals_since_they_would_come_back_as_tuples
             self.point.value = Point(event.ts, 0)
 
     with pytest.raises(errors.BadElement):
-        h.run(h.job(Keeps(), "in"), {"in": [pl.DataFrame({"ts": [0]})]})
+        h.run(h.job(Keeps(), "in"), {"in": [pl.DataFrame({"ts": [0]})]}, engine="embedded").wait()

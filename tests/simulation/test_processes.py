@@ -184,6 +184,8 @@ def test_a_driver_is_killed_its_nodes_end_themselves_and_the_same_command_goes_o
         f"{app}:job",
         "--log",
         site.directory,
+        "--engine",
+        "embedded",
     ]
     inputs = [part for file in sorted(tmp_path.glob("*.parquet")) for part in ("--input", f"bids={file}")]
     driver = subprocess.Popen([*command, *inputs], stderr=subprocess.DEVNULL)

@@ -100,7 +100,7 @@ def demo(
 @app.command()
 def run(
     job: Annotated[str, typer.Argument(help="What to run: [bold]APP.py:NAME[/bold] or package.module:NAME.")],
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each a process of its own.")] = 2,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each a Spark task or a process.")] = 2,
     log: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where streams and checkpoints are kept. Default: nowhere for long."),
@@ -123,13 +123,16 @@ def run(
     ] = None,
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Take over from an older version of the job.")] = False,
     engine: Annotated[
-        str, typer.Option(help="[bold]embedded[/bold]: processes; [bold]spark[/bold]: Spark tasks.")
-    ] = "embedded",
+        str, typer.Option(help="[bold]spark[/bold]: nodes are Spark tasks; [bold]embedded[/bold]: processes, no Java.")
+    ] = "spark",
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master: local\\[N], or local-cluster\\[N,cores,MB].")
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write what came out here ([bold]-[/bold]: stdout).")
     ] = None,
 ) -> None:
-    """Run a job on nodes in processes of their own, until its inputs have ended.
+    """Run a job on nodes in Spark tasks, or in processes of their own, until its inputs have ended.
 
     Nodes that die are replaced; what they ran is taken over at once. With
     [bold]--log[/bold] everything is kept: stop with Ctrl-C, and without --input the same
@@ -142,12 +145,12 @@ def run(
       holons run app.py:job --log /var/holons            [dim]# go on[/dim]
       holons run app.py:job --log /var/holons --upgrade  [dim]# with new code[/dim]
       holons run app.py:job --input bids=bids.csv --output out --format jsonl
-      holons run app.py:job --input bids=parts/ --nodes 3 --engine spark
+      holons run app.py:job --input bids=parts/ --engine embedded  [dim]# no Spark, no Java[/dim]
     """
     from holons.cli import run as the_run
 
     records = the_run.main(
-        the_run.Options(job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine)
+        the_run.Options(job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master)
     )
     if json_file is not None:
         write_records(records, json_file)

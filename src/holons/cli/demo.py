@@ -58,11 +58,11 @@ def main(*, events: int, partitions: int, spark: bool) -> bool:
         "oracle, row by row": lambda: Results(
             run_oracle(job, {"bids": [[rows, END] for rows in streams["bids"]]}, rows_per_call=10_000), ("on_window",)
         ),
-        "1 embedded node": lambda: h.run(job, streams, nodes=1),
-        "3 embedded nodes": lambda: h.run(job, streams, nodes=3),
+        "1 embedded node": lambda: h.run(job, streams, nodes=1, engine="embedded").wait().results(),
+        "3 embedded nodes": lambda: h.run(job, streams, nodes=3, engine="embedded").wait().results(),
     }
     if spark:
-        ways["3 nodes in Spark tasks"] = lambda: h.run(job, streams, nodes=3, engine="spark")
+        ways["3 nodes in Spark tasks"] = lambda: h.run(job, streams, nodes=3).wait().results()
     ran = _run_all(ways, console)
     _show_windows(ran[0].results, partitions, console)
     return _show_check(ran, console)

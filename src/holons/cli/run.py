@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holons.cli.jobs import load_job, named_files
-from holons.engines.driver import Driver, check_stopped
-from holons.engines.embedded.processes import ProcessNodes
+from holons.engines.choosing import check_engine, nodes_of
+from holons.engines.driver import Driver
 from holons.engines.scratch import scratch
 from holons.engines.site import Site
 from holons.engines.watching import Seen
@@ -46,7 +46,8 @@ class Options:
     format: str = "parquet"
     idle_s: float | None = None
     upgrade: bool = False
-    engine: str = "embedded"
+    engine: str = "spark"
+    master: str | None = None
 
 
 def main(options: Options) -> list[dict[str, object]]:
@@ -59,7 +60,7 @@ def main(options: Options) -> list[dict[str, object]]:
         _load(site, job, named_files(options.inputs), console)
         _check_streams(site, job)
         settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
-        with _driver(site, settings, options) as nodes:
+        with nodes_of(options.engine, site, settings, options.nodes, master=options.master) as nodes:
             version = nodes.submit(job, upgrade=options.upgrade)
             for _ in range(options.nodes):
                 nodes.start()
@@ -69,6 +70,7 @@ def main(options: Options) -> list[dict[str, object]]:
 
 def _check(options: Options) -> None:
     """Says what is wrong before anything is read or started."""
+    check_engine(options.engine, spark=options.master is not None)
     if options.format not in ("parquet", "jsonl"):
         raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
     if options.output is not None and options.output.exists() and not options.output.is_dir():
@@ -78,16 +80,6 @@ def _check(options: Options) -> None:
             f"{options.replicas} copies of each partition on {options.nodes} nodes",
             hint=f"copies run on different nodes: --nodes {options.replicas} or more",
         )
-
-
-def _driver(site: Site, settings: Settings, options: Options) -> Driver:
-    if options.engine == "embedded":
-        return ProcessNodes(site, settings)
-    if options.engine == "spark":
-        from holons.engines.spark.nodes import SparkNodes
-
-        return SparkNodes(site, settings, nodes=options.nodes)
-    raise BadInput(f"no engine {options.engine!r}", hint="--engine embedded, or --engine spark")
 
 
 @contextlib.contextmanager
@@ -157,18 +149,16 @@ def _names(job: Job) -> str:
 
 def _watch(nodes: Driver, version: Submitted, console: Console) -> bool:
     """Until everything is out: True; until Ctrl-C: False. Nodes that die are replaced."""
-    deaths, began_s = 0, nodes.clock.now_s()
+    began_s = nodes.clock.now_s()
     signal.signal(signal.SIGTERM, _interrupt)  # as Ctrl-C does: with a checkpoint
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         try:
-            while not nodes.settled():
-                deaths += len(nodes.replace_the_dead())
-                check_stopped(nodes.stopped().get(version.id))
-                live.update(_table(nodes.watcher.look(version.id), version, deaths, nodes.clock.now_s() - began_s))
+            while not nodes.tend(version):
+                seen, seconds = nodes.watcher.look(version.id), nodes.clock.now_s() - began_s
+                live.update(_table(seen, version, nodes.deaths, seconds))
                 nodes.clock.sleep_s(_LOOK_S)
         except KeyboardInterrupt:
             return False
-    check_stopped(nodes.stopped().get(version.id))
     return True
 
 

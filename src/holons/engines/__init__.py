@@ -1,59 +1,103 @@
-"""Engines run nodes: embedded in this process, or as tasks on Spark. Same program, same bytes.
+"""Engines run nodes: on Spark, or embedded in this process and its children. Same program, same bytes.
 
-`run` is the door: it puts bounded inputs into logs, runs a job over them, and returns every output.
+`run` is the door: it starts nodes on a job, and returns a handle.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holons.engines.inputs import PartitionRows, check_partitions
-from holons.engines.results import Results
+from holons.engines.choosing import EngineName, check_engine, nodes_of
+from holons.engines.handle import DriverNodes, Progress, Run, Work
+from holons.engines.inputs import PartitionRows, check_partitions, fill, logs_of
+from holons.engines.results import LateRows, Results
+from holons.engines.scratch import scratch
+from holons.engines.site import Site
 from holons.errors import BadInput
+from holons.node import Settings
 from holons.program import Job
 
-EngineName = Literal["embedded", "spark"]
+if TYPE_CHECKING:
+    from holons.engines.spark.frames import SparkSession
+
+Streams = Mapping[str, Sequence[PartitionRows]]
 
 
 def run(
-    job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, engine: EngineName = "embedded"
-) -> Results:
-    """Runs a job over bounded streams: `{"bids": [partition 0, partition 1, …]}`, each a table or a list of batches."""
-    check_inputs(job, streams, nodes)
-    if engine == "spark":
-        from holons.engines.spark import run as run_on_spark
+    job: Job,
+    streams: Streams | None = None,
+    *,
+    nodes: int = 2,
+    engine: EngineName = "spark",
+    log: Path | str | None = None,
+    replicas: int = 1,
+    spark: SparkSession | None = None,
+    settings: Settings | None = None,
+) -> Run:
+    """Starts a job on nodes, and returns its handle at once: `h.run(job, streams).wait().results()`.
 
-        collected = run_on_spark(job, streams, nodes=nodes)
-    elif engine == "embedded":
-        from holons.engines.embedded import run as run_embedded
+    `streams` are bounded: `{"bids": [partition 0, partition 1, …]}`, each a table or a list of batches. With `log`, a
+    directory, everything is kept there: given streams are loaded into it first, without them the job goes on with what is
+    there, from where an earlier run of it was, however that ended. Without `log` nothing is left at the end.
 
-        collected = run_embedded(job, streams, nodes=nodes)
-    else:
-        raise BadInput(f"no engine {engine!r}", hint='engine="embedded" or engine="spark"')
-    results = Results(collected, tuple(callback.channel for callback in job.layout.callbacks))
-    if late := len(results.rows("late")):
-        warnings.warn(
-            f"{late} rows were late and set aside: see results.rows('late'), or allow more disorder in h.job(...)",
-            LateRows,
-            stacklevel=2,
-        )
-    return results
+    `engine="spark"`: each node is a task of `spark`, of the active session, or of one that is opened. `"embedded"`: no
+    Spark; nodes take turns in this process, or with a `log` are processes of their own.
+    """
+    check_inputs(job, streams, nodes, log)
+    if replicas > nodes:
+        raise BadInput(f"{replicas} copies of each partition on {nodes} nodes", hint=f"nodes={replicas} or more")
+    check_engine(engine, spark=spark is not None)
+    settings = settings or Settings()
+    settings = replace(settings, replicas=max(replicas, settings.replicas))
+    if engine == "embedded" and log is None:
+        from holons.engines.embedded.nodes import TurnNodes, World
+
+        world = World(logs_of(streams or {}))
+        turns = TurnNodes(job, world, nodes, settings)
+        return Run(job, Work(job, turns, partial(world.collected, job.name), ExitStack(), kept=False))
+    with ExitStack() as begun:
+        site = Site(begun.enter_context(scratch()) if log is None else log)
+        _check_streams(site, job, streams)
+        driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark=spark))
+        with ExitStack() as loading:  # all or none
+            for stream, partitions in (streams or {}).items():
+                fill(loading.enter_context(site.loading(stream, len(partitions))), partitions)
+        at_work = DriverNodes(driver, job, nodes)
+        collected = partial(site.collected, job.name)
+        return Run(job, Work(job, at_work, collected, begun.pop_all(), kept=log is not None))
 
 
-class LateRows(UserWarning):
-    """Rows came below their partition's watermark. They are in the channel `late`."""
+def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
+    """Streams that are given must not be in the site yet; without any, those that the job reads must be there."""
+    there = site.streams()
+    for given in job.inputs:
+        if streams is None and given.stream not in there:
+            raise BadInput(
+                f"the job reads {given.stream!r}, and there is no such stream in {site.directory}",
+                hint=f"pass its rows: h.run(job, {{{given.stream!r}: [partition, ...]}}, log=...)",
+            )
+        if streams is not None and given.stream in there:
+            raise BadInput(
+                f"stream {given.stream!r} is in {site.directory} already",
+                hint="leave out the streams to go on with it, h.run(job, log=...), or choose another directory",
+            )
 
 
-def check_inputs(job: Job, streams: Mapping[str, Sequence[PartitionRows]], nodes: int) -> None:
+def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str | None = None) -> None:
     """Says what is wrong with what was passed to `run`, before anything starts."""
     if not isinstance(job, Job):
         raise BadInput(f"a {type(job).__name__} is not a job", hint='bind it first: h.job(MyProgram(), "stream")')
-    if not isinstance(streams, Mapping):
-        raise BadInput("streams are passed by name", hint=f"{{{job.inputs[0].stream!r}: [partition, ...]}}")
     if nodes < 1:
         raise BadInput(f"{nodes} nodes cannot run anything", hint="nodes=1 or more")
+    if streams is None and log is not None:
+        return
+    if not isinstance(streams, Mapping):
+        raise BadInput("streams are passed by name", hint=f"{{{job.inputs[0].stream!r}: [partition, ...]}}")
     for given in job.inputs:
         if given.stream not in streams:
             raise BadInput(f"no rows for stream {given.stream!r}", hint=f"pass {{{given.stream!r}: [partition, ...]}}")
@@ -69,4 +113,4 @@ def check_inputs(job: Job, streams: Mapping[str, Sequence[PartitionRows]], nodes
         raise BadInput(f"the job does not read {unknown[0]!r}", hint=f"name it in h.job(program, ..., {unknown[0]!r})")
 
 
-__all__ = ["EngineName", "LateRows", "PartitionRows", "Results", "run"]
+__all__ = ["EngineName", "LateRows", "PartitionRows", "Progress", "Results", "Run", "run"]

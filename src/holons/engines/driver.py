@@ -29,8 +29,8 @@ _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
 """A node that finds nothing to do sleeps for so long; ever longer if that goes on, since to look costs a core's time."""
 _LOOK_S = 0.01
 _STOP_S = 5.0
-_REPLACE_S = 0.5
-_SILENT_S = 60.0
+_TEND_S = 0.5
+_SILENT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ class Driver(ABC):
         self._ports = site.ports(f"driver-{self._token}")
         self._orders = Orders(site.shared("orders", f"driver-{self._token}"), self._secret)
         self._versions: dict[str, Submitted] = {}
-        self._started = 0
+        self._started = self._replaced = 0
+        self._tended_s = float("-inf")
+        self._heard_s = self.clock.now_s()
         self.watcher = Watcher(self._ports.beats, self.clock)
         self._relay = Relay(site.shared("logs", f"driver-{self._token}"), self._token)
         self._retired: list[Process] = []
@@ -135,7 +137,16 @@ class Driver(ABC):
         for name in dead:
             self.running.pop(name).join(0.0)
             self.start()
+        self._replaced += len(dead)
         return dead
+
+    @property
+    def deaths(self) -> int:
+        """How many nodes have died: replaced here, or run again by Spark."""
+        again = [
+            name for name in self.watcher.names() if name.partition(".")[0].endswith(f"#{self._token}") and "." in name
+        ]
+        return self._replaced + len(again)
 
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
         """Lets a node hand everything over, and go."""
@@ -167,21 +178,28 @@ class Driver(ABC):
             self.clock.sleep_s(_LOOK_S)
         return True
 
-    def run_to_end(self, job: Job, nodes: int) -> Collected:
-        """Runs a job on so many nodes until its inputs have ended and everything is out; nodes that die are replaced."""
-        version, began_s = self.submit(job), self.clock.now_s()
-        for _ in range(nodes):
-            self.start()
-        while not self.wait(_REPLACE_S):
+    def tend(self, version: Submitted) -> bool:
+        """Looks after a job: call it again and again, until it is True, when everything is out.
+
+        Nodes that died are replaced; what stopped the job is raised.
+        """
+        settled, now_s = self.settled(), self.clock.now_s()
+        if settled or now_s - self._tended_s >= _TEND_S:
+            self._tended_s = now_s
             check_stopped(self.stopped().get(version.id))
-            self.replace_the_dead()
-            if not self.watcher.pids() and self.clock.now_s() - began_s > _SILENT_S:
-                raise NodesSilent(
-                    f"no node has come up in {_SILENT_S:.0f} s, or all have gone silent",
-                    hint="look at what their processes, or Spark's workers, print; is the machine too busy?",
-                )
-        check_stopped(self.stopped().get(version.id))
-        return self.collected(job.name)
+            if not settled:
+                self.replace_the_dead()
+                self._check_silence(now_s)
+        return settled
+
+    def _check_silence(self, now_s: float) -> None:
+        if self.watcher.pids():
+            self._heard_s = now_s
+        elif now_s - self._heard_s > _SILENT_S:
+            raise NodesSilent(
+                f"no node has come up in {_SILENT_S:.0f} s, or all have gone silent",
+                hint="look at what their processes, or Spark's workers, print; is the machine too busy?",
+            )
 
     def stop(self) -> None:
         """Asks all nodes to end, and ends those that do not."""
@@ -201,8 +219,8 @@ class Driver(ABC):
 
 
 def check_stopped(stopped: Stopped | None) -> None:
-    """Raises if a job was stopped that nobody wanted to stop."""
-    if stopped is not None and stopped.failed:
+    """Raises if a job was stopped: since it failed, or because somebody elsewhere wanted that."""
+    if stopped is not None:
         raise JobFailed(
             f"{stopped.job} was stopped everywhere: {stopped.kind}: {stopped.reason}",
             hint="what it put out before is still there; other jobs were not touched",

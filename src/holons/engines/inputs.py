@@ -53,15 +53,20 @@ def check_partitions(stream: str, partitions: Sequence[object]) -> None:
                 )
 
 
+def fill(log: Log, partitions: Sequence[PartitionRows]) -> None:
+    """Puts bounded inputs into a log, and ends it."""
+    for number, rows in enumerate(partitions):
+        for piece in pieces(rows):
+            if isinstance(piece, Mark):
+                log.mark(number, piece.ts)
+            else:
+                log.append(number, piece)
+
+
 def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, Log]:
     """Memory logs that hold the given streams."""
     logs: dict[str, Log] = {}
     for name, partitions in streams.items():
-        log = logs[name] = MemoryLog(len(partitions))
-        for number, rows in enumerate(partitions):
-            for piece in pieces(rows):
-                if isinstance(piece, Mark):
-                    log.mark(number, piece.ts)
-                else:
-                    log.append(number, piece)
+        logs[name] = MemoryLog(len(partitions))
+        fill(logs[name], partitions)
     return logs

@@ -1,20 +1,33 @@
-"""What a finished run gives back."""
+"""What a run gives back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 
+from holons.engines import html
 from holons.errors import BadInput
 from holons.program import Collected, canonical
 from holons.program.outputs import DEAD, LATE
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from holons.engines.spark.frames import SparkFrame, SparkSession
+
+_ROWS_SHOWN = 8
+
+
+class LateRows(UserWarning):
+    """Rows came below their partition's watermark. They are in the channel `late`."""
+
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """Every output of a run, by channel and partition."""
+    """Every output of a run, by channel and partition. `channel` is optional where there is but one `on_window`."""
 
     collected: Collected = field(repr=False)
     declared: tuple[str, ...] = ()
@@ -26,7 +39,7 @@ class Results:
         return list(dict.fromkeys([*self.declared, *sorted(self.collected), "process", LATE, DEAD]))
 
     def rows(self, channel: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
-        """The rows of a channel, partition after partition, or of one partition. Default: the only `on_window`."""
+        """The rows of a channel, partition after partition, or of one partition."""
         partitions = self._partitions(channel)
         return [row for number in sorted(partitions) if partition in (None, number) for row in partitions[number]]
 
@@ -40,16 +53,50 @@ class Results:
             raise BadInput(f"there is no channel {channel!r}", hint=f"there are {', '.join(self.channels)}")
         return self.collected.get(channel, {})
 
-    def __repr__(self) -> str:
-        counts = {channel: sum(map(len, self.collected.get(channel, {}).values())) for channel in self.channels}
-        return f"Results({', '.join(f'{channel}: {count} rows' for channel, count in counts.items() if count)})"
+    # --- tables ------------------------------------------------------------------------------------------------------
 
-    def frame(self, channel: str | None = None) -> pl.DataFrame:
-        """The rows of a channel as a table, with their `partition`. Default: the only `on_window`."""
+    def to_polars(self, channel: str | None = None) -> pl.DataFrame:
+        """The rows of a channel as a table, with their `partition`."""
         partitions = self._partitions(channel)
         rows = [{"partition": number, **row} for number in sorted(partitions) for row in partitions[number]]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return pl.DataFrame(rows, None if rows else {"partition": pl.Int64}, infer_schema_length=None)
+
+    def to_arrow(self, channel: str | None = None) -> pa.Table:
+        """The same as an Arrow table."""
+        return self.to_polars(channel).to_arrow(compat_level=pl.CompatLevel.oldest())
+
+    def to_pandas(self, channel: str | None = None) -> pd.DataFrame:
+        """The same as a pandas frame; needs pandas."""
+        return self.to_polars(channel).to_pandas()
+
+    def to_spark(self, channel: str | None = None, spark: SparkSession | None = None) -> SparkFrame:
+        """The same as a Spark DataFrame, of the given session or of the active one; opens one if there is none."""
+        from holons.engines.choosing import check_spark
+
+        check_spark()
+        from holons.engines.spark.frames import spark_frame
+
+        return spark_frame(self.to_arrow(channel), spark)
 
     def canonical(self) -> bytes:
         """Canonical bytes of everything: equal runs, equal bytes."""
         return canonical(self.collected)
+
+    # --- for people --------------------------------------------------------------------------------------------------
+
+    def _counts(self) -> dict[str, int]:
+        return {channel: sum(map(len, self.collected.get(channel, {}).values())) for channel in self.channels}
+
+    def __repr__(self) -> str:
+        return f"Results({', '.join(f'{channel}: {count} rows' for channel, count in self._counts().items() if count)})"
+
+    def _repr_html_(self) -> str:
+        shown = {name: count for name, count in self._counts().items() if count or name in self.declared}
+        return html.block(*(self._last_rows(channel, count) for channel, count in shown.items()))
+
+    def _last_rows(self, channel: str, count: int) -> str:
+        partitions = self.collected.get(channel, {})
+        each = max(1, _ROWS_SHOWN // max(1, len(partitions)))
+        rows = [{"partition": number, **row} for number in sorted(partitions) for row in partitions[number][-each:]]
+        told = f"{channel}: {count:,} rows" + (", the last:" if count > len(rows) else "")
+        return html.table(rows[:_ROWS_SHOWN], told)

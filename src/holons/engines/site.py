@@ -19,13 +19,13 @@ from urllib.parse import quote
 
 from holons.clock import SystemClock
 from holons.engines.collecting import collected
-from holons.engines.inputs import PartitionRows, pieces
+from holons.engines.inputs import PartitionRows, fill
 from holons.errors import BadInput
 from holons.node import Jobs, Ports, read_jobs
 from holons.program import Collected
 from holons.store import DirectoryStore
 from holons.streams import DirectoryJournal, JournaledLog, LmdbLog, LmdbSharedLog, Log, partitions_in, streams_in
-from holons.windows import BEGINNING, Mark
+from holons.windows import BEGINNING
 
 _SEGMENT_BYTES = 32 << 20
 _SMALL_SEGMENT_BYTES = 1 << 20
@@ -36,7 +36,7 @@ class Site:
 
     def __init__(self, directory: Path | str, store: str | None = None) -> None:
         self.directory = Path(directory)
-        self._store = store or str(self.directory / "store")
+        self.store = store or str(self.directory / "store")
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
@@ -72,12 +72,7 @@ class Site:
         """Appends bounded inputs to input streams, and ends them."""
         for stream, partitions in streams.items():
             with self.producer(stream, len(partitions), writer) as log:
-                for partition, rows in enumerate(partitions):
-                    for piece in pieces(rows):
-                        if isinstance(piece, Mark):
-                            log.mark(partition, piece.ts)
-                        else:
-                            log.append(partition, piece)
+                fill(log, partitions)
 
     # --- what nodes see ----------------------------------------------------------------------------------------------
 
@@ -101,7 +96,7 @@ class Site:
             previews=lambda job: self.shared(f"previews-{job}", writer),
             input=lambda stream: self.journaled(stream, log("input", stream, self._partitions(stream)), idle_marks),
             output=lambda job, channel, partitions: log("output", f"{job}/{channel}", partitions),
-            store=DirectoryStore(self._store),
+            store=DirectoryStore(self.store),
         )
 
     def shared(self, stream: str, writer: str) -> LmdbSharedLog:

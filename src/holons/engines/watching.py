@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from holons.clock import Clock
 from holons.node import Beat, Running, decode_beat
 from holons.streams import Cursor, SharedLog
+from holons.windows import BEGINNING, ENDING, instant_text
 
 _SILENT_S = 3.0
+_BEATS_MAX = 100_000
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Seen:
     nodes: dict[str, tuple[Running, ...]] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
     rows_read: int = 0
+    rows_before: int = 0
+    """So many of them had been read before anybody looked: an earlier run did that."""
     rows_per_s: float = 0.0
     node_rows_per_s: dict[str, float] = field(default_factory=dict)
     """By node; what several nodes run counts for each of them."""
@@ -28,21 +32,29 @@ class Seen:
 
 
 class Watcher:
-    """Reads beats, and sums up."""
+    """Reads beats, and sums up. Those that are there already may be of the dead: who lives will beat again."""
 
     def __init__(self, beats: SharedLog, clock: Clock) -> None:
         self._beats = beats
         self._clock = clock
         self._cursor: Cursor = {}
         self._heard: dict[str, tuple[Beat, float]] = {}
+        self._first: dict[tuple[str, int], int] = {}
         self._before: tuple[float, int, dict[str, dict[int, int]]] | None = None
         self._rate = 0.0
         self._node_rates: dict[str, float] = {}
+        while beats.read(self._cursor, _BEATS_MAX):
+            pass
 
     def settled(self, given: int) -> set[str]:
         """The nodes that have so many jobs, and say that all of them are out."""
         self._listen()
         return {name for name, (beat, _) in self._heard.items() if beat.settled and beat.given == given}
+
+    def names(self) -> set[str]:
+        """All nodes that ever beat since this was made."""
+        self._listen()
+        return set(self._heard)
 
     def pids(self) -> dict[str, int]:
         """The process of each node that beat lately."""
@@ -51,8 +63,11 @@ class Watcher:
 
     def _listen(self) -> float:
         now_s = self._clock.now_s()
-        for message in self._beats.read(self._cursor, 100_000):
-            self._heard[message.writer] = decode_beat(message.data), now_s
+        for message in self._beats.read(self._cursor, _BEATS_MAX):
+            beat = decode_beat(message.data)
+            self._heard[message.writer] = beat, now_s
+            for one in beat.running:
+                self._first.setdefault((one.job, one.partition), rows_read(one))
         return now_s
 
     def look(self, job: str) -> Seen:
@@ -65,12 +80,14 @@ class Watcher:
             for one in running:
                 known = furthest.get(one.partition)
                 furthest[one.partition] = one if known is None or known.offset < one.offset else known
-        rows = sum(one.offset for one in furthest.values())
+        rows = sum(rows_read(one) for one in furthest.values())
+        before = sum(self._first[job, partition] for partition in furthest)
         self._measure(now_s, rows, {name: {one.partition: one.offset for one in told} for name, told in nodes.items()})
         return Seen(
             nodes=nodes,
             pids={name: self._heard[name][0].pid for name in nodes},
             rows_read=rows,
+            rows_before=before,
             rows_per_s=self._rate,
             node_rows_per_s={name: self._node_rates.get(name, 0.0) for name in nodes},
             rows_waiting=sum(one.lag for one in furthest.values()),
@@ -91,3 +108,22 @@ class Watcher:
                 for name, mine in offsets.items()
             }
             self._before = now_s, rows, offsets
+
+
+def rows_read(one: Running) -> int:
+    """Up to where a node has read a partition; the end itself is no row."""
+    return one.offset - (one.watermark >= ENDING)
+
+
+def node_text(name: str) -> str:
+    """A node's name for people: without what makes it another one in each run."""
+    base, _, incarnation = name.partition("#")
+    attempt = incarnation.partition(".")[2]
+    return f"{base}.{attempt}" if attempt else base
+
+
+def watermark_text(watermark: int | None) -> str:
+    """A watermark for people."""
+    if watermark is None or watermark <= BEGINNING:
+        return "-"
+    return "ended" if watermark >= ENDING else instant_text(watermark)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,8 @@ import pytest
 
 from holons.cli import main
 from holons.engines.site import Site
+from holons.engines.spark.session import check_java, session
+from holons.errors import JavaMissing
 
 APP = """
 import holons as h
@@ -24,9 +27,12 @@ job = h.job(Count(), "visits")
 TS = [0, 400_000, 900_000, 1_100_000, 2_500_000]
 
 
-def run(*arguments: object) -> int:
+def run(command: str, *arguments: object) -> int:
+    """Runs a command; nothing here is about Spark unless it says so."""
+    if command == "run" and "--engine" not in arguments:
+        arguments = (*arguments, "--engine", "embedded")
     with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
+        main([command, *map(str, arguments)])
     code = ended.value.code
     return code if isinstance(code, int) else 0
 
@@ -94,6 +100,7 @@ def test_a_program_that_raises_says_where(here: Path, capsys: pytest.CaptureFixt
         (["--input", "other=rows"], "does not read 'other'"),
         ([], "there is no such stream"),
         (["--engine", "flink"], "no engine 'flink'"),
+        (["--engine", "embedded", "--master", "local[2]"], "use no Spark"),
     ],
 )
 def test_what_cannot_be_run_is_said_at_once(here: Path, arguments: list[str], told: str, capsys):
@@ -110,3 +117,27 @@ def test_rows_that_will_not_do_leave_nothing_behind(here: Path, capsys: pytest.C
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 0
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 1
     assert "leave out --input" in capsys.readouterr().err
+
+
+def test_without_spark_or_java_the_hint_says_what_to_do(here: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("JAVA_HOME", str(here))
+    with pytest.raises(JavaMissing) as error:
+        check_java()
+    assert 'engine="embedded" (--engine embedded)' in error.value.hint
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--engine", "spark") == 1
+    told = capsys.readouterr().err
+    assert "pyspark is not installed" in told
+    assert "--engine embedded" in told
+    assert not Path("site").exists(), "nothing was loaded"
+
+
+@pytest.mark.spark
+def test_spark_is_the_default_and_its_master_is_passed_on(here: Path, capsys: pytest.CaptureFixture[str]):
+    master = session().sparkContext.master
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "app.py:job", "--input", "visits=rows", "--json", "-", "--master", master])
+    assert not ended.value.code
+    assert json.loads(capsys.readouterr().out)[0]["rows"] == 6
+    assert run("run", "app.py:job", "--input", "visits=rows", "--engine", "spark", "--master", "local[3]") == 1
+    assert f"whose master is {master}" in capsys.readouterr().err.replace("\n", "")

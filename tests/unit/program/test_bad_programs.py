@@ -22,7 +22,8 @@ def rows(*times, **columns):
 
 
 def run(program, *partitions, **options):
-    return h.run(h.job(program, "in", **options), {"in": list(partitions) or [rows(0, SECOND, 2 * SECOND)]})
+    streams = {"in": list(partitions) or [rows(0, SECOND, 2 * SECOND)]}
+    return h.run(h.job(program, "in", **options), streams, engine="embedded").wait().results()
 
 
 class Counts(h.Program):
@@ -120,7 +121,7 @@ def test_an_unknown_channel_names_the_ones_there_are():
     results = run(Counts())
     assert results.rows("late") == []
     with pytest.raises(errors.BadInput) as error:
-        results.frame("lates")
+        results.to_polars("lates")
     says(error, "'lates'", "on_window", "late")
 
 
@@ -173,7 +174,7 @@ def test_an_insert_below_the_watermark_is_refused_for_every_cut(batch):
     job = h.job(program(process), "in")
     log = rows(0, SECOND, 4 * SECOND)
     with pytest.raises(errors.InsertBelowWatermark) as error:
-        h.run(job, {"in": [[log.slice(at, batch) for at in range(0, 3, batch)]]})
+        h.run(job, {"in": [[log.slice(at, batch) for at in range(0, 3, batch)]]}, engine="embedded").wait()
     says(error, "n:", "below the watermark", "offset 0", "partition 0")
 
 
@@ -186,7 +187,7 @@ def test_an_insert_below_a_watermark_set_by_hand_is_refused_for_every_cut(batch)
     job = h.job(program(process), "in")
     log = rows(0, SECOND, 2 * SECOND)
     with pytest.raises(errors.InsertBelowWatermark) as error:
-        h.run(job, {"in": [[log.slice(at, batch) for at in range(0, 3, batch)]]})
+        h.run(job, {"in": [[log.slice(at, batch) for at in range(0, 3, batch)]]}, engine="embedded").wait()
     says(error, "offset 1")
 
 
@@ -473,7 +474,9 @@ def test_a_broken_promise_is_not_swallowed_by_except_exception():
 def test_marks_move_idle_partitions_and_the_end_ends_them():
     idle, busy = [Mark(2 * SECOND)], rows(0, SECOND, 2 * SECOND)
     job = h.job(Counts(), "in")
-    assert [row["n"] for row in h.run(job, {"in": [idle, busy]}).rows(partition=0)] == [1, 1, 1]
+    assert [
+        row["n"] for row in h.run(job, {"in": [idle, busy]}, engine="embedded").wait().results().rows(partition=0)
+    ] == [1, 1, 1]
     assert END.ts > 2**61
 
 

@@ -93,7 +93,7 @@ def test_what_was_done_with_the_job_before_does_not_matter(known):
         + """
 import cloudpickle, polars as pl
 cloudpickle.loads(cloudpickle.dumps(job))
-h.run(h.job(Counting(), "bids"), {"bids": [pl.DataFrame({"ts": [1, 2], "price": [11, 12]})]})
+h.run(h.job(Counting(), "bids"), {"bids": [pl.DataFrame({"ts": [1, 2], "price": [11, 12]})]}, engine="embedded").wait()
 repr(job), job.layout.stages, Counting.__annotations__ if hasattr(Counting, "__annotations__") else None
 """
     )

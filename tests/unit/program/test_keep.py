@@ -50,6 +50,6 @@ def awaiting(keep, back):
 @pytest.mark.parametrize(("program", "channel"), [(reading, "on_window"), (awaiting, "process")])
 def test_what_is_kept_is_read_and_what_is_older_is_refused(program, channel, keep, back):
     rows = {"in": [pl.DataFrame({"ts": [second * SECOND for second in range(6)]})]}
-    assert len(h.run(h.job(program(keep, back), "in"), rows).rows(channel)) == 6
+    assert len(h.run(h.job(program(keep, back), "in"), rows, engine="embedded").wait().results().rows(channel)) == 6
     with pytest.raises(WindowTrimmed):
-        h.run(h.job(program(keep, back + 1), "in"), rows)
+        h.run(h.job(program(keep, back + 1), "in"), rows, engine="embedded").wait()

@@ -42,6 +42,6 @@ def inserting(window, before_end):
 )
 def test_one_step_of_the_windows_back_is_legal_and_more_is_refused_at_the_first_window(window, floor):
     rows = {"in": [pl.DataFrame({"ts": [0]}), pl.DataFrame({"ts": [10 * SECOND]})]}
-    assert h.run(h.job(inserting(window, floor), "in"), rows).rows("second")
+    assert h.run(h.job(inserting(window, floor), "in"), rows, engine="embedded").wait().results().rows("second")
     with pytest.raises(InsertBelowWatermark):
-        h.run(h.job(inserting(window, floor + 1), "in"), rows)
+        h.run(h.job(inserting(window, floor + 1), "in"), rows, engine="embedded").wait()

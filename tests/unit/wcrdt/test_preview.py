@@ -212,4 +212,4 @@ class PeeksAtSessions(h.Program):
 
 def test_sessions_cannot_be_peeked_at():
     with pytest.raises(WrongScope, match="no window until they close"):
-        h.run(h.job(PeeksAtSessions(), "in"), {"in": [rows([0])]})
+        h.run(h.job(PeeksAtSessions(), "in"), {"in": [rows([0])]}, engine="embedded").wait()

@@ -1,5 +1,1 @@
 """Nodes without a JVM: taking turns in this process, over memory logs; or in processes of their own, over a site."""
-
-from holons.engines.embedded.nodes import run
-
-__all__ = ["run"]

@@ -1,18 +1,16 @@
-"""Runs a job on nodes that take turns in this process, over logs in memory."""
+"""Nodes that take turns in this process, over logs in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from holons.clock import Random, seeded
+from holons.clock import Random, SystemClock, seeded
 from holons.engines.collecting import collect_logs
-from holons.engines.inputs import PartitionRows, logs_of
+from holons.engines.watching import Seen, Watcher
 from holons.node import Node, Ports, Settings
 from holons.program import Collected, Job
 from holons.store import MemoryStore
 from holons.streams import Log, MemoryHub, MemoryLog
 
-_TICK_S = 0.01
+_TURN_S = 0.01
 
 
 class TurnClock:
@@ -62,23 +60,32 @@ class World:
 
     def collected(self, job: str) -> Collected:
         """All outputs of a job so far."""
-        return collect_logs({channel: log for (owner, channel), log in self.outputs.items() if owner == job})
+        logs = list(self.outputs.items())  # at once: a turn in another thread may add some
+        return collect_logs({channel: log for (owner, channel), log in logs if owner == job})
 
 
-def run(
-    job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, rows_max: int = 100_000
-) -> Collected:
-    """Runs until every partition has ended and everything is out."""
-    world = World(logs_of(streams))
-    running = [
-        Node(f"node-{number}", world.ports(f"node-{number}"), Settings(rows_max=rows_max)) for number in range(nodes)
-    ]
-    for node in running:
-        node.add_job(job.name, job)
-    while not all(node.settled for node in running):
-        world.clock.sleep_s(_TICK_S)
-        for node in running:
+class TurnNodes:
+    """Nodes of this process that take turns: each look after them is one turn."""
+
+    pause_s = 0.0
+
+    def __init__(self, job: Job, world: World, nodes: int, settings: Settings) -> None:
+        self._job, self._world = job, world
+        self._nodes = [
+            Node(f"node-{number}", world.ports(f"node-{number}"), settings) for number in range(1, nodes + 1)
+        ]
+        for node in self._nodes:
+            node.add_job(job.name, job)
+        self._watcher = Watcher(world.beats.open("watcher"), SystemClock())
+
+    def tend(self) -> bool:
+        self._world.clock.sleep_s(_TURN_S)
+        for node in self._nodes:
             node.tick()
             if node.failures:
                 raise next(iter(node.failures.values()))
-    return world.collected(job.name)
+        told = self._watcher.settled(1)
+        return all(node.settled and node.name in told for node in self._nodes)
+
+    def look(self) -> tuple[Seen, int]:
+        return self._watcher.look(self._job.name), 0

@@ -2,45 +2,79 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
-from multiprocessing.context import SpawnProcess
+import subprocess
+import sys
+from contextlib import suppress
+
+import msgspec
 
 from holons.engines.driver import Birth, Driver, live
+from holons.engines.site import Site
+from holons.node import Settings
 
-_spawn = multiprocessing.get_context("spawn")
+_MAIN = """
+import json, sys
+sys.path[:] = json.loads(sys.stdin.buffer.readline())
+from holons.engines.embedded.processes import main
+main(sys.stdin.buffer.read())
+"""
 
 
 class ProcessNodes(Driver):
     """A process for each node. They end themselves when this one is gone."""
 
     def launch(self, birth: Birth) -> NodeProcess:
-        process = _spawn.Process(target=_main, args=(birth, os.getpid()), daemon=True, name=birth.name)
-        process.start()
-        return NodeProcess(process)
+        return NodeProcess(birth)
 
 
 class NodeProcess:
-    """A child of this process."""
+    """A child of this process, which does not import the script that started it: that needs no guard for `__main__`.
 
-    def __init__(self, process: SpawnProcess) -> None:
-        self._process = process
+    It has a process group of its own, so Ctrl-C reaches its driver only, which ends it with a checkpoint.
+    """
+
+    def __init__(self, birth: Birth) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, process_group=0
+        )
+        told = _Told(
+            str(birth.site.directory.resolve()), birth.site.store, birth.name, birth.settings, birth.secret, os.getpid()
+        )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as pipe:  # who dies at once is replaced like all others
+            pipe.write(json.dumps(sys.path).encode() + b"\n" + msgspec.msgpack.encode(told))
 
     @property
     def pid(self) -> int:
         """For those who want to send it a signal."""
-        assert self._process.pid is not None
         return self._process.pid
 
     def alive(self) -> bool:
-        return self._process.is_alive()
+        return self._process.poll() is None
 
     def join(self, timeout_s: float) -> None:
-        self._process.join(timeout_s)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
 
     def kill(self) -> None:
         self._process.kill()
 
 
-def _main(birth: Birth, parent: int) -> None:
-    live(birth, lambda: os.getppid() == parent)
+class _Told(msgspec.Struct, frozen=True):
+    directory: str
+    store: str
+    name: str
+    settings: Settings
+    secret: bytes
+    parent: int
+
+
+def main(message: bytes) -> None:
+    """The whole life of a node's process."""
+    told = msgspec.msgpack.decode(message, type=_Told)
+    live(
+        Birth(Site(told.directory, told.store), told.name, told.settings, told.secret),
+        lambda: os.getppid() == told.parent,
+    )

@@ -1,5 +1,1 @@
-"""Nodes on Spark: each one a long-lived task of its own."""
-
-from holons.engines.spark.nodes import run
-
-__all__ = ["run"]
+"""Nodes on Spark: each one a long-lived task of its own. The only room that imports pyspark."""

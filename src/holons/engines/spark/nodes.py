@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -20,13 +20,10 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from holons.engines.driver import Birth, Driver, live
-from holons.engines.inputs import PartitionRows
-from holons.engines.scratch import scratch
 from holons.engines.site import Site
-from holons.engines.spark.session import check_session, executor_cores, remove_with, session, whole_executor
+from holons.engines.spark.session import check_session, executor_cores, session, whole_executor
 from holons.errors import NodesSilent
 from holons.node import Settings
-from holons.program import Collected, Job
 
 _SCHEMA = "done boolean"
 _ATTEMPTS_MAX = 1_000
@@ -45,9 +42,10 @@ class SparkNodes(Driver):
         *,
         nodes: int = 1,
         spark: SparkSession | None = None,
+        master: str | None = None,
         one_node_per_executor: bool = False,
     ) -> None:
-        self.spark = spark or session(nodes)
+        self.spark = spark or session(nodes, master)
         self._profile = whole_executor(self.spark) if one_node_per_executor else None
         self._has_executors = executor_cores(self.spark) > 0
         check_session(self.spark, nodes, self._profile)
@@ -146,15 +144,3 @@ def node_task(birth: Birth, path: Sequence[str]) -> Callable[[Iterator[pa.Record
         yield from ()
 
     return run_node
-
-
-def run(
-    job: Job, streams: Mapping[str, Sequence[PartitionRows]], *, nodes: int = 1, spark: SparkSession | None = None
-) -> Collected:
-    """Runs a job over bounded streams on nodes in Spark tasks, over a site of its own."""
-    with scratch() as directory:
-        site = Site(directory)
-        site.load(streams)
-        with SparkNodes(site, nodes=nodes, spark=spark) as running:
-            remove_with(running.spark, directory)
-            return running.run_to_end(job, nodes)

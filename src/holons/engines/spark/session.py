@@ -20,6 +20,7 @@ from holons.errors import BadInput, JavaMissing
 
 JAVA_OLDEST = 17
 _SLOTS_LEAST = 10
+_WITHOUT = 'or run without Spark: engine="embedded" (--engine embedded)'
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _EXECUTORS_S = 60.0
 _LOOK_S = 0.05
@@ -27,10 +28,15 @@ _ours = ExitStack()  # what this process has to end and remove
 atexit.register(_ours.close)
 
 
-def session(nodes: int = 1) -> SparkSession:
-    """The active session, or a quiet local one with room for the nodes and for Spark's own work."""
+def session(nodes: int = 1, master: str | None = None) -> SparkSession:
+    """The active session, or a quiet one of our own: on this machine, with room for the nodes and for Spark's own work."""
     active = SparkSession.getActiveSession()
     if active is not None:
+        if master not in (None, active.sparkContext.master):
+            raise BadInput(
+                f"there is a session already, whose master is {active.sparkContext.master}",
+                hint=f"stop it first (spark.stop()), or do not ask for {master}",
+            )
         return active
     if "SPARK_REMOTE" in os.environ:
         raise _connect()
@@ -41,7 +47,9 @@ def session(nodes: int = 1) -> SparkSession:
     options = f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={directory}"'
     spark = (
         SparkSession.builder.appName("holons")
-        .master(f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]")  # slots cost nothing; later runs may want more
+        .master(
+            master or f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]"
+        )  # slots cost nothing; later runs may want more
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -145,10 +153,12 @@ def check_java() -> int:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = f"install Java {JAVA_OLDEST} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
     if not java or not Path(java).exists():
-        raise JavaMissing("Spark needs Java, and none was found", hint=f"{hint}, or set JAVA_HOME")
+        raise JavaMissing("Spark needs Java, and none was found", hint=f"{hint}, set JAVA_HOME, {_WITHOUT}")
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     match = re.search(r'version "(\d+)', told)
     version = int(match.group(1)) if match else 0
     if version < JAVA_OLDEST:
-        raise JavaMissing(f"Spark needs Java {JAVA_OLDEST}, and {java} is {version or 'not Java'}", hint=hint)
+        raise JavaMissing(
+            f"Spark needs Java {JAVA_OLDEST}, and {java} is {version or 'not Java'}", hint=f"{hint}, {_WITHOUT}"
+        )
     return version

@@ -1,0 +1,286 @@
+"""A run's handle: what `h.run` returns while nodes work, and after they are done.
+
+A thread of ours looks after the nodes: it replaces those that die, notes how far they are, and ends them. It knows nothing
+of the handle, so a handle that is dropped ends its run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Literal, Protocol, Self, TypeAlias
+
+from holons.clock import SystemClock
+from holons.engines import html
+from holons.engines.driver import Driver
+from holons.engines.results import LateRows, Results
+from holons.engines.watching import Seen, node_text, rows_read, watermark_text
+from holons.errors import StillRunning
+from holons.program import Collected, Job
+from holons.program.outputs import LATE
+
+_LOOK_S = 0.1
+_TEND_S = 0.01
+_WAKE_S = 0.5  # who waits wakes up now and then: a Ctrl-C that comes just before a long wait would not end it
+
+State: TypeAlias = Literal["starting", "running", "finished", "stopped", "failed"]
+"""It is starting until a node has been heard."""
+
+
+@dataclass(frozen=True, repr=False)
+class Progress(Seen):
+    """How far a run is, at one moment: what its nodes said last."""
+
+    job: str = ""
+    state: State = "starting"
+    seconds: float = 0.0
+    deaths: int = 0
+    """How many nodes have died so far; each was replaced."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all inputs have ended and everything is out."""
+        return self.state == "finished"
+
+    @property
+    def partitions(self) -> dict[str, tuple[int, ...]]:
+        """Which partitions each node runs."""
+        return {node_text(name): tuple(one.partition for one in running) for name, running in self.nodes.items()}
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{value} {name}" for name, value in self.figures().items() if name != "watermark")
+        nodes = "".join(f"; {node} runs {_numbers(numbers)}" for node, numbers in self.partitions.items())
+        died = f"; {self.deaths} died and were replaced" if self.deaths else ""
+        return f"<{self.job} {self.state}: {told}, watermark {watermark_text(self.watermark)}{nodes}{died}>"
+
+    def figures(self) -> dict[str, str]:
+        """What to tell people, by name."""
+        return {
+            "seconds": f"{self.seconds:,.1f}",
+            "rows": f"{self.rows_read:,}",
+            "rows a second": f"{self.rows_per_s:,.0f}",
+            "rows waiting": f"{self.rows_waiting:,}",
+            "windows": f"{self.windows:,}",
+            "watermark": watermark_text(self.watermark),
+        }
+
+    def _repr_html_(self) -> str:
+        figures = self.figures() | ({"died and replaced": f"{self.deaths:,}"} if self.deaths else {})
+        nodes = [
+            {
+                "node": node_text(name),
+                "process": str(self.pids.get(name) or ""),
+                "partitions": _numbers([one.partition for one in running]),
+                "rows read": sum(map(rows_read, running)),
+                "waiting": sum(one.lag for one in running),
+                "watermark": watermark_text(min((one.watermark for one in running), default=None)),
+            }
+            for name, running in self.nodes.items()
+        ]
+        return html.block(html.title(self.job, self.state), html.figures(figures), html.table(nodes))
+
+
+def _numbers(numbers: list[int] | tuple[int, ...]) -> str:
+    return " ".join(map(str, numbers)) or "nothing"
+
+
+# --- nodes at work ---------------------------------------------------------------------------------------------------
+
+
+class Nodes(Protocol):
+    """Nodes that run one job, as a handle sees them."""
+
+    pause_s: float
+    """How long nobody needs to look after them."""
+
+    def tend(self) -> bool:
+        """Looks after them; True once everything is out. Raises what the job failed with."""
+        ...
+
+    def look(self) -> tuple[Seen, int]:
+        """How far they are, and how many have died."""
+        ...
+
+
+class DriverNodes:
+    """A driver's nodes, at work on one job."""
+
+    pause_s = _TEND_S
+
+    def __init__(self, driver: Driver, job: Job, nodes: int) -> None:
+        self._driver = driver
+        self._version = driver.submit(job)
+        for _ in range(nodes):
+            driver.start()
+
+    def tend(self) -> bool:
+        return self._driver.tend(self._version)
+
+    def look(self) -> tuple[Seen, int]:
+        return self._driver.watcher.look(self._version.id), self._driver.deaths
+
+
+class Work:
+    """Nodes and the thread that looks after them, until everything is out, something fails, or nobody wants it."""
+
+    unended: ClassVar[set[Work]] = set()
+
+    def __init__(
+        self, job: Job, nodes: Nodes, collected: Callable[[], Collected], ending: ExitStack, *, kept: bool
+    ) -> None:
+        """`ending` ends the nodes and removes what is theirs; `kept`: whether rows can still be collected after that."""
+        self.progress = Progress(job=job.name)
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self._unwanted = threading.Event()
+        self._collected = collected
+        self._reading = threading.Lock()
+        self._clock = SystemClock()
+        self._began_s = self._clock.now_s()
+        self._thread = threading.Thread(
+            target=self._supervise, args=(nodes, ending, kept), daemon=True, name=f"holons run {job.name}"
+        )
+        Work.unended.add(self)
+        atexit.unregister(_end_all)
+        atexit.register(_end_all)  # last in, first out: nodes end before the session that they run on
+        self._thread.start()
+
+    def collected(self) -> Collected:
+        """All rows that are out. Waits while what is not kept is being saved."""
+        with self._reading:
+            return self._collected()
+
+    def unwanted(self) -> None:
+        """Nobody wants it any more: it ends soon. Never waits, since a garbage collector may call it anywhere."""
+        self._unwanted.set()
+
+    def stop(self) -> None:
+        """Ends it, and waits for that."""
+        self.unwanted()
+        self._thread.join()
+
+    def _supervise(self, nodes: Nodes, ending: ExitStack, kept: bool) -> None:
+        state: State = "failed"
+        try:
+            with ending:
+                try:
+                    state = self._tend(nodes)
+                finally:
+                    self._note(nodes, over=True)
+                    if not kept:
+                        self._save()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, whoever waits shall see it
+            state, self.error = "failed", error
+        self.progress = replace(self.progress, state=state)
+        Work.unended.discard(self)
+        self.ended.set()
+
+    def _tend(self, nodes: Nodes) -> State:
+        looked_s = self._began_s
+        while not self._unwanted.wait(nodes.pause_s):
+            if nodes.tend():
+                return "finished"
+            if self._clock.now_s() - looked_s >= _LOOK_S:
+                looked_s = self._clock.now_s()
+                self._note(nodes)
+        return "stopped"
+
+    def _note(self, nodes: Nodes, *, over: bool = False) -> None:
+        """Rows a second are those of about the last second; once it is over, of the whole time."""
+        (seen, deaths), seconds = nodes.look(), self._clock.now_s() - self._began_s
+        if over:
+            seen = replace(seen, rows_per_s=(seen.rows_read - seen.rows_before) / max(seconds, 1e-9))
+        told = {one.name: getattr(seen, one.name) for one in fields(Seen)}
+        state: State = "running" if seen.nodes else self.progress.state
+        self.progress = Progress(**told, job=self.progress.job, state=state, seconds=seconds, deaths=deaths)
+
+    def _save(self) -> None:
+        """Keeps all rows, since the logs will be gone."""
+        with self._reading:
+            saved = self._collected()
+            self._collected = lambda: saved
+
+
+def _end_all() -> None:
+    for work in list(Work.unended):
+        work.unwanted()
+    for work in list(Work.unended):
+        work.stop()
+
+
+# --- the handle ------------------------------------------------------------------------------------------------------
+
+
+class Run:
+    """A job at work. Keep it: a handle that is dropped ends its run, and so does the end of a `with` block.
+
+    `run.wait().results()` is everything; `run.progress` and `run.results()` can be looked at any time.
+    """
+
+    def __init__(self, job: Job, work: Work) -> None:
+        self.job = job
+        self._work = work
+        self._warned = False
+        weakref.finalize(self, work.unwanted)
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is: a value, as of a moment ago."""
+        return self._work.progress
+
+    def wait(self, timeout_s: float | None = None) -> Self:
+        """Waits until it has ended, and returns itself; raises what the job failed with. Ctrl-C stops the run."""
+        clock = SystemClock()
+        until_s = clock.now_s() + (math.inf if timeout_s is None else timeout_s)
+        try:
+            while not self._work.ended.wait(min(_WAKE_S, max(0.0, until_s - clock.now_s()))):
+                if clock.now_s() >= until_s:
+                    break
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+        if not self._work.ended.is_set():
+            raise StillRunning(
+                f"{self.job.name} has not ended in {timeout_s:g} s: {self.progress!r}",
+                hint="it goes on: wait longer, look at run.progress, or end it with run.stop()",
+            )
+        if self._work.error is not None:
+            raise self._work.error
+        return self
+
+    def results(self) -> Results:
+        """All rows that are out so far: of each partition the first ones, in order; all of them once it is finished."""
+        results = Results(self._work.collected(), tuple(callback.channel for callback in self.job.layout.callbacks))
+        if not self._warned and (late := len(results.rows(LATE))):
+            self._warned = True
+            warnings.warn(
+                f"{late} rows were late and set aside: see results.rows('late'), or allow more disorder in h.job(...)",
+                LateRows,
+                stacklevel=2,
+            )
+        return results
+
+    def stop(self) -> None:
+        """Ends its nodes, with a checkpoint, and waits for that; again does nothing. With a `log`, a new run goes on."""
+        self._work.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Run({self.progress!r})"
+
+    def _repr_html_(self) -> str:
+        error = self._work.error
+        told = "" if error is None else html.trouble(f"{type(error).__name__}: {error}")
+        results = Results(self._work.collected(), tuple(callback.channel for callback in self.job.layout.callbacks))
+        return html.block(self.progress._repr_html_(), told, results._repr_html_())

@@ -1,0 +1,135 @@
+"""A handle is the same on every engine."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import tempfile
+
+import pytest
+from tests.handles import JOB, PARTITIONS, SLOWLY, alive, endless, expected, until, visits
+
+import holons as h
+from holons.errors import JobFailed, ProgramFailed, StillRunning
+
+ENGINES = ["embedded", pytest.param("spark", marks=pytest.mark.spark)]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """Where temporary sites are, and nothing else."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+def test_progress_moves_results_so_far_are_a_prefix_and_nothing_is_left(engine, temporary):
+    streams, seen = visits(), []
+    run = h.run(JOB, streams, engine=engine, settings=SLOWLY)
+    while not run.progress.finished:
+        seen.append((run.progress, run.results().collected))
+        until(lambda: run.progress is not seen[-1][0], "it does not move")
+    assert run.wait() is run
+    done = run.results()
+    assert done.canonical() == expected(streams)
+    for _, rows in seen:
+        for channel, partitions in rows.items():
+            for number, some in partitions.items():
+                assert some == done.rows(channel, number)[: len(some)]
+    sums = [sum(map(len, rows.get("on_window", {}).values())) for _, rows in seen]
+    assert any(0 < count < len(done.rows()) for count in sums), "some, but not all of it"
+    steps = [progress.rows_read for progress, _ in seen if progress.partitions]
+    assert any(0 < rows < PARTITIONS * 2_000 for rows in steps)
+    last = run.progress
+    assert (last.state, last.rows_read, last.rows_waiting, last.windows) == ("finished", PARTITIONS * 2_000, 0, 60)
+    assert sorted(one for numbers in last.partitions.values() for one in numbers) == list(range(PARTITIONS))
+    assert len(last.partitions) == 2
+    assert last.rows_per_s > 0
+    assert last.deaths == 0
+    assert not list(temporary.iterdir())
+
+
+def test_stopped_and_run_again_it_goes_on_with_the_same_log(engine, tmp_path):
+    streams = visits()
+    with h.run(JOB, streams, engine=engine, log=tmp_path / "site", settings=SLOWLY) as run:
+        until(lambda: run.results().rows(), "no row came out")
+    assert run.progress.state == "stopped"
+    some = run.results().rows(partition=0)
+    assert len(some) < 60
+    again = h.run(JOB, engine=engine, log=str(tmp_path / "site")).wait()
+    assert again.results().rows(partition=0)[: len(some)] == some
+    assert again.results().canonical() == run.results().canonical() == expected(streams)
+    assert again.progress.rows_before > 0, "it went on where the other one was"
+    assert len(again.progress.partitions) == 2, "and tells of its own nodes, not of those that are gone"
+
+
+def test_what_fails_is_raised_by_wait_and_what_was_out_is_kept(engine, temporary):
+    class Fails(h.Program):
+        n = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+        def process(self, events):
+            if (events.ts > 50_000_000).any():
+                raise ValueError("too hot")
+            self.n.insert(1, events.ts)
+
+        def on_window(self, window):
+            yield {"n": self.n[window]}
+
+    run = h.run(h.job(Fails(), "visits"), visits(), engine=engine, settings=SLOWLY)
+    for _ in range(2):
+        with pytest.raises(ProgramFailed if engine == "embedded" else JobFailed, match="too hot"):
+            run.wait()
+    assert run.progress.state == "failed"
+    assert run.results().rows()
+    assert "too hot" in run._repr_html_()
+    assert not list(temporary.iterdir())
+
+
+def pids_of(run: h.Run) -> list[int]:
+    until(lambda: len(run.progress.pids) == 2, "the nodes did not come up")
+    return list(run.progress.pids.values())
+
+
+def test_a_dropped_handle_leaves_no_process_and_no_directory(engine, temporary, tmp_path):
+    if engine == "embedded":
+        run = h.run(JOB, engine=engine, log=endless(tmp_path / "site").directory)
+    else:
+        run = h.run(JOB, visits(200_000), settings=h.Settings(rows_max=1))
+        assert list(temporary.iterdir())
+    pids = pids_of(run)
+    assert len(list(filter(alive, pids))) == 2
+    del run
+    gc.collect()
+    until(lambda: not list(temporary.iterdir()), "a directory is left")
+    if engine == "embedded":
+        until(lambda: not any(map(alive, pids)), "a process is left")  # Spark keeps its workers, for other tasks
+
+
+def test_nodes_that_die_are_replaced_and_counted(engine, tmp_path):
+    streams = visits()
+    run = h.run(JOB, streams, engine=engine, log=tmp_path / "site", settings=SLOWLY)
+    until(lambda: run.results().rows(), "no row came out")
+    os.kill(next(iter(run.progress.pids.values())), signal.SIGKILL)
+    until(lambda: run.progress.deaths == 1, "nobody noticed")
+    assert run.wait().results().canonical() == expected(streams)
+    assert "died" in repr(run)
+
+
+def test_what_takes_too_long_is_still_running_and_may_be_stopped(engine, tmp_path):
+    run = h.run(JOB, engine=engine, log=endless(tmp_path / "site").directory)
+    until(lambda: len(run.results().rows()) == 59 * PARTITIONS, "what is there does not come out")
+    with pytest.raises(TimeoutError, match=r"in 0\.01 s") as error:
+        run.wait(timeout_s=0.01)
+    assert isinstance(error.value, StillRunning)
+    assert run.progress.state == "running"
+    run.stop()
+    run.stop()
+    assert run.wait().progress.state == "stopped"
+    assert len(run.results().rows()) == 59 * PARTITIONS
