@@ -65,6 +65,10 @@ class JavaMissing(HolonsError, RuntimeError):
     """Spark needs Java, and there is none, or an old one."""
 
 
+class MissingExtra(HolonsError, ImportError):
+    """Something that only some uses need is not installed."""
+
+
 class CodecError(HolonsError, ValueError):
     """A value without canonical bytes, or bytes that are not ours."""
 
@@ -106,6 +110,10 @@ class ProgramFailed(HolonsError, RuntimeError):
 
 class NodesSilent(HolonsError, RuntimeError):
     """No node of a driver says anything."""
+
+
+class ProducerFailed(HolonsError, RuntimeError):
+    """A stream's producer did not come up, or died, or its feed raised."""
 
 
 class JobFailed(HolonsError, RuntimeError):

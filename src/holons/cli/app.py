@@ -62,7 +62,7 @@ def settings(
 
     [bold]Examples[/bold]
 
-      holons demo                    [dim]# one program on every engine, compared[/dim]
+      holons demo                    [dim]# a live job on Spark, and a node killed[/dim]
       holons demo --no-spark         [dim]# without Spark: no Java needed[/dim]
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
       holons bench node              [dim]# speed of nodes over LMDB logs[/dim]
@@ -76,24 +76,38 @@ def settings(
 
 @app.command()
 def demo(
-    events: Annotated[int, typer.Option(min=1, help="How many events to generate, over all partitions.")] = 50_000,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes; with more than one, one is killed.")] = 3,
     partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 4,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave Spark out: no Java needed.")] = False,
+    rate: Annotated[int, typer.Option(min=100, help="Bids a second, over all partitions.")] = 150_000,
+    seconds: Annotated[int, typer.Option(min=4, help="How long bids are written.")] = 20,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
+    report: Annotated[Path, typer.Option(metavar="FILE", help="Where the page with figures goes.")] = Path(
+        "report.html"
+    ),
+    json_file: JsonFile = None,
 ) -> None:
-    """Run one program on every engine, and compare what they give byte for byte.
+    """Compute highest bids over a live stream on Spark, kill a node half way, and tell what that did.
 
-    Generates an auction stream (Nexmark) and computes each partition's share
-    of all bids, per second: sequentially, on embedded nodes, and on Spark.
+    Spark tasks write Nexmark bids at a steady rate; nodes in other Spark tasks
+    put out the highest bid of each second (query 7). One node's process is
+    killed. Every window is checked, and a page with figures is written.
 
     [bold]Examples[/bold]
 
       holons demo
-      holons demo --events 20000 --partitions 8
-      holons demo --no-spark
+      holons demo --no-spark --nodes 4 --partitions 8
+      holons demo --rate 300000 --seconds 30 --report /tmp/demo.html
+      holons demo --json - | jq '.[] | select(.metric == "recovery")'
     """
     from holons.cli import demo as the_demo
 
-    if not the_demo.main(events=events, partitions=partitions, spark=not no_spark):
+    console = Console(stderr=str(json_file) == "-")
+    right, records = the_demo.main(
+        the_demo.Options(nodes, partitions, rate, seconds, not no_spark, report), console=console
+    )
+    if json_file is not None:
+        write_records(records, json_file)
+    if not right:
         raise typer.Exit(code=1)
 
 
