@@ -35,7 +35,7 @@ from holons.streams import Cursor, LmdbLog, SharedLog
 
 CHANNEL: Final = "on_window"
 _UP_S: Final = 60.0
-_END_S: Final = 60.0
+_END_S: Final = 120.0
 _LISTEN_S: Final = 0.02
 _OBSERVE_S: Final = 0.125
 _CHECK_S: Final = 1.0
@@ -106,7 +106,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="holons-live-") as directory:
         site = Site(directory)
         site.create(stream, load.partitions)
-        with _driver(site, setting) as driver, _producers(site, stream, load, setting) as producers:
+        with _driven(site, setting) as driver, _producers(site, stream, load, setting) as producers:
             version = driver.submit(job)
             names = [driver.start() for _ in range(setting.nodes)]
             beats = _Beats(site.shared("beats", "chronicle#1"))
@@ -118,12 +118,28 @@ def run(
                 return follower.follow(driver, version, producers, setting.poll_s, observe)
 
 
-def _driver(site: Site, setting: Setting) -> Driver:
+def start_spark(setting: Setting) -> None:
+    """Opens the session in which a run will find room."""
+    from holons.engines.spark.session import session
+
+    session(setting.nodes + setting.producers)
+
+
+@contextmanager
+def _driven(site: Site, setting: Setting) -> Iterator[Driver]:
     if not setting.spark:
-        return ProcessNodes(site, setting.settings)
+        with ProcessNodes(site, setting.settings) as driver:
+            yield driver
+        return
     from holons.engines.spark.nodes import SparkNodes
 
-    return SparkNodes(site, setting.settings, nodes=setting.nodes + setting.producers)
+    with SparkNodes(site, setting.settings, nodes=setting.nodes + setting.producers) as nodes:
+        log = nodes.spark.sparkContext.setLogLevel
+        log("OFF")  # Spark has much to say about each process that is killed
+        try:
+            yield nodes
+        finally:
+            log("ERROR")
 
 
 def _producers(site: Site, stream: str, load: Load, setting: Setting) -> Producers:

@@ -17,6 +17,7 @@ _FAULT: Final = "#c02626"
 _BACK: Final = "#6b7785"
 _INK: Final = "#1f2733"
 _GRID: Final = "#e8eaee"
+_NEAR_END: Final = 0.9
 _WORDS: Final = {"killed": "killed", "started": "is up", "paused": "stopped", "resumed": "goes on"}
 
 
@@ -116,6 +117,7 @@ def _partition(number: int) -> str:
 def _mark(figure: Any, run: Chronicle) -> None:  # noqa: ANN401
     """What was done to nodes, and when new ones were up; all figures of a run over the same time."""
     up = [Happened(at_s, "started", node) for node, at_s in run.came_up_s().items() if at_s > 0]
+    end_s = max(float(run.readable_s.max()), float(run.due_s[-1]))
     for one in [*(one for one in run.happened if one.what != "started"), *up]:
         colour = _FAULT if one.what in ("killed", "paused") else _BACK
         figure.add_vline(
@@ -123,8 +125,9 @@ def _mark(figure: Any, run: Chronicle) -> None:  # noqa: ANN401
             line={"color": colour, "width": 1.5, "dash": "dash"},
             annotation={"text": f"{short(one.node)} {_WORDS[one.what]}", "font": {"color": colour, "size": 13}},
             annotation_position="top",
+            annotation_xanchor="right" if one.at_s > _NEAR_END * end_s else "center",
         )
-    figure.update_xaxes(range=[0, max(float(run.readable_s.max()), float(run.due_s[-1]))])
+    figure.update_xaxes(range=[0, end_s])
 
 
 def _figure(title: str, x: str, y: str, height: int = 330) -> Any:  # noqa: ANN401
@@ -143,8 +146,8 @@ def _dress(figure: Any, height: int) -> None:  # noqa: ANN401
         font=font,
         paper_bgcolor="#fff",
         plot_bgcolor="#fff",
-        margin={"l": 90, "r": 20, "t": 70, "b": 50},
+        margin={"l": 95, "r": 20, "t": 70, "b": 50},
         showlegend=False,
     )
     figure.update_xaxes(gridcolor=_GRID, zeroline=False, rangemode="tozero")
-    figure.update_yaxes(gridcolor=_GRID, zeroline=False, rangemode="tozero")
+    figure.update_yaxes(gridcolor=_GRID, zeroline=False, rangemode="tozero", automargin=False)

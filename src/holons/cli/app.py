@@ -267,6 +267,44 @@ def node(
         window_latency.show(latencies)
 
 
+@bench.command()
+def recovery(
+    seconds: Annotated[int, typer.Option(min=20, help="How long each scenario runs, after a warm-up.")] = 60,
+    rate: Annotated[int, typer.Option(min=1_000, help="Bids a second, over all partitions.")] = 50_000,
+    nodes: Annotated[int, typer.Option(min=3, help="How many nodes there are at first.")] = 5,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 10,
+    window_ms: Annotated[int, typer.Option(min=10, help="How long windows are, in milliseconds.")] = 100,
+    timeout: Annotated[float, typer.Option(min=0.2, help="Seconds of silence after which a node is dead.")] = 0.4,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page with all latency curves.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Kill and stop nodes under a steady load, and tell what that costs in latency.
+
+    Five scenarios, each without and with a second copy of every partition: no
+    failure, two nodes killed together, 5 s apart, for good, and one stopped
+    for 10 s. Takes some twelve minutes. All results are checked.
+
+    [bold]Examples[/bold]
+
+      holons bench recovery
+      holons bench recovery --html recovery.html --json recovery.json
+      holons bench recovery --no-spark --seconds 30 --window-ms 1000
+    """
+    from holons.bench import recovery as the_recovery
+
+    plan = the_recovery.Plan(seconds, nodes, partitions, rate, window_ms, not no_spark, failure_timeout_s=timeout)
+    console = Console(stderr=True)
+    runs = the_recovery.run(plan, progress=console.print)
+    records = the_recovery.records(runs)
+    if html is not None:
+        the_recovery.report(plan, runs, records).write(html)
+    if json_file is None:
+        the_recovery.show(records)
+    else:
+        write_records(records, json_file)
+
+
 @app.command()
 def sim(
     job: Annotated[

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -61,6 +62,9 @@ def main(options: Options, console: Console) -> tuple[bool, list[Record]]:
     job = h.job(highest_bid(load.window_us), "bids", time="date_time")
     console.print(_introduction(options))
     setting = live.Setting(options.nodes, options.spark, options.producers)
+    if options.spark:
+        console.print("Starting Spark", style="dim")
+        live.start_spark(setting)  # now, since Java writes to the terminal whatever we do
     faults = [live.Fault(options.kill_s, None, "kill")] if options.nodes > 1 else []
     with _shown(options, console) as observe:
         run = live.run(job, load, setting, faults, observe)
@@ -80,7 +84,6 @@ def _introduction(options: Options) -> str:
         f"{options.producers} producers write {options.rate:,} bids a second for {options.seconds} s; "
         f"{options.nodes} nodes {options.where} read them. "
         + ("Half way one node is killed.\n" if options.nodes > 1 else "\n")
-        + ("Starting Spark takes a while.\n" if options.spark else "")
     )
 
 
@@ -93,8 +96,9 @@ def _shown(options: Options, console: Console) -> Iterator[Callable[[live.Now], 
     if not console.is_terminal:
         yield _Lines(options, console)
         return
-    with Live(console=console, auto_refresh=False, transient=True) as shown:
-        yield lambda now: shown.update(table(now, options), refresh=True)
+    starting = Spinner("dots", "Starting nodes and producers")
+    with Live(starting, console=console, refresh_per_second=8, transient=True) as shown:
+        yield lambda now: shown.update(table(now, options))
 
 
 class _Lines:
@@ -117,7 +121,7 @@ class _Lines:
 
 def headline(now: live.Now, options: Options) -> str:
     """How the whole job goes, in a line."""
-    late = "-" if now.late_s is None else _ms(now.late_s)
+    late = "-" if now.late_s is None else _time(now.late_s)
     return (
         f"{now.seen.rows_per_s:,.0f} bids/s, {now.seen.rows_read:,} read, "
         f"{now.windows} of {options.seconds} windows, the last after {late}"
@@ -182,10 +186,10 @@ class Told:
 
     def account(self) -> list[str]:
         """What happened, in plain words."""
-        usual_ms = _ms(float(np.median(self.usual)))
-        calm = f"A window's result was there {usual_ms} after the window's end (median)"
+        usual = _time(float(np.median(self.usual)))
+        calm = f"A window's result was there {usual} after the window's end (median)"
         if self.killed is None:
-            return [f"{calm}, {_ms(self.figures['max'])} at worst."]
+            return [f"{calm}, {_time(self.figures['max'])} at worst."]
         return [
             f"{calm}, as long as nothing happened.",
             f"At {self.killed.at_s:.1f} s {short(self.killed.node)} (process {self.killed.pid}) was killed by SIGKILL.",
@@ -212,7 +216,7 @@ class Told:
             return "No window came out late."
         many = "1 window" if hit.sum() == 1 else f"{hit.sum()} windows"
         return (
-            f"That made {many} late, the worst by {_ms(float(run.late_s[hit].max()))}; {self.figures['recovery']:.1f} s "
+            f"That made {many} late, the worst by {_time(float(run.late_s[hit].max()))}; {self.figures['recovery']:.1f} s "
             "after the kill latency was back to normal. No bid was lost or counted twice."
         )
 
@@ -240,7 +244,7 @@ class Told:
         console.print(f"\n[{'green' if self.right == self.expected else 'bold red'}]{self.verdict}[/]")
 
     def _windows(self, rows: list[dict[str, int]]) -> tuple[list[str], list[list[str | int]]]:
-        late_ms = dict(zip((row["window"] for row in self.run.rows), 1e3 * self.run.late_s, strict=True))
+        late_s = dict(zip((row["window"] for row in self.run.rows), self.run.late_s.tolist(), strict=True))
         return ["window", "price", "auction", "bidder", "bid at", "latency"], [
             [
                 f"{row['window'] // 1_000_000} to {row['window'] // 1_000_000 + 1} s",
@@ -248,7 +252,7 @@ class Told:
                 str(row["auction"]),
                 str(row["bidder"]),
                 f"{row['date_time'] / 1e6:.6f} s",
-                f"{late_ms[row['window']]:.1f} ms",
+                _time(late_s[row["window"]]),
             ]
             for row in rows
         ]
@@ -265,8 +269,8 @@ class Told:
         )
         facts = [
             (f"{options.rate * options.seconds:,}", "bids"),
-            (_ms(float(np.median(self.usual))), "median latency before the kill"),
-            (_ms(self.figures["max"]), "worst latency"),
+            (_time(float(np.median(self.usual))), "median latency before the kill"),
+            (_time(self.figures["max"]), "worst latency"),
         ]
         if self.killed is not None:
             facts.append((f"{self.figures['recovery']:.1f} s", "until latency was normal again"))
@@ -298,5 +302,7 @@ def _partitions(numbers: list[int]) -> str:
     return f"partition{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def _ms(seconds: float) -> str:
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
     return f"{1e3 * seconds:.0f} ms" if seconds >= 0.01 else f"{1e3 * seconds:.1f} ms"
