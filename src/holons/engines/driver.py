@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+import pyarrow as pa
+
 from holons.clock import SystemClock
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
@@ -195,6 +197,9 @@ def check_stopped(stopped: Stopped | None) -> None:
 
 def live(birth: Birth, wanted: Callable[[], bool]) -> None:
     """The whole life of a node process: until it is told to go, or nobody wants it any more."""
+    pa.array(
+        [0]
+    )  # lets Arrow look for pandas now: with the first row put out, that would stop the loop for up to a second
     ports = birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None)
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False

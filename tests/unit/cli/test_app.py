@@ -72,6 +72,7 @@ def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]
         ["cancel"],
         ["bench", "kernels"],
         ["bench", "node"],
+        ["bench", "recovery"],
         ["sim"],
         ["why"],
         *(["log", name] for name in ("ls", "head", "tail", "stat")),
