@@ -24,6 +24,10 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back."""
         ...
 
+    def worked_s(self) -> float:
+        """Seconds that this thread has computed: time in which others had the processor does not count."""
+        ...
+
     def sleep_s(self, seconds: float) -> None:
         """Let that much time pass."""
         ...
@@ -41,6 +45,9 @@ class SystemClock:
 
     def now_s(self) -> float:
         return time.perf_counter()
+
+    def worked_s(self) -> float:
+        return time.thread_time()
 
     def sleep_s(self, seconds: float) -> None:
         time.sleep(seconds)

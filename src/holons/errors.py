@@ -65,8 +65,8 @@ class JavaMissing(HolonsError, RuntimeError):
     """Spark needs Java, and there is none, or an old one."""
 
 
-class SparkMissing(HolonsError, ImportError):
-    """Nodes were to run on Spark, and it is not installed."""
+class MissingExtra(HolonsError, ImportError):
+    """Something that only some uses need is not installed."""
 
 
 class CodecError(HolonsError, ValueError):
@@ -114,6 +114,10 @@ class StillRunning(HolonsError, TimeoutError):
 
 class NodesSilent(HolonsError, RuntimeError):
     """No node of a driver says anything."""
+
+
+class ProducerFailed(HolonsError, RuntimeError):
+    """A stream's producer did not come up, or died, or its feed raised."""
 
 
 class JobFailed(HolonsError, RuntimeError):

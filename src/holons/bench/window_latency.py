@@ -1,25 +1,14 @@
 """How long it takes from a window's last event to its result, with several node processes and a steady load.
 
-A producer process appends to every partition at fixed times, whatever the nodes do. A batch holds the events since the
-one before, up to and including the instant at which it is written. So the batch that brings a window's last event also
-brings the first event beyond it, which seals the window. Latency is measured from the time at which that batch was
-*due* to the moment at which a reader of the output log has the result. If the producer, a node or the reader falls
-behind, all windows that wait for it count in full: nothing is left out because something was late (no coordinated
-omission). All clocks are the machine's monotonic one.
-
-Latencies go into `Quantiles`, whose buckets are those of an HDR histogram: a power of two cut into equal parts, here so
-fine that a reported latency is within 0.1 % of a true one. The maximum is exact.
+How it is measured is in `live`. A producer process appends to every partition at fixed times. A batch holds the events
+since the one before, up to and including the instant at which it is due. So the batch that brings a window's last
+event also brings the first event beyond it, which seals the window.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -29,21 +18,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.algebra import Groups, Quantiles, rows_of
+from holons.bench import live
 from holons.bench.kernels import Record
-from holons.bench.node import CHANNEL, STREAM, record
-from holons.engines.embedded.processes import ProcessNodes
-from holons.engines.site import Site
-from holons.errors import BadInput, HolonsError, InvariantBroken
-from holons.node.messages import Running, decode_beat
-from holons.streams import LmdbLog, LmdbSharedLog
-from holons.windows import END
+from holons.bench.latencies import QUANTILES, UNITS, figures
+from holons.bench.node import STREAM, record
+from holons.errors import BadInput, InvariantBroken
 
-QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
-_UNITS: Final = {"windows": "windows"}
-_START_S: Final = 60.0
-_END_S: Final = 60.0
-_HEAD_START_S: Final = 0.5
 _READ_S: Final = 0.000_2
 _POOL: Final = 61
 """Batches of prices that take turns: a prime, so that windows differ."""
@@ -83,7 +63,7 @@ class Load:
             )
 
     @property
-    def batches(self) -> int:
+    def batch_count(self) -> int:
         """How many batches each partition gets: whole windows of them."""
         per_window = self.window_us // self.period_us
         return round(self.seconds * 1e6) // self.window_us * per_window
@@ -91,7 +71,7 @@ class Load:
     @property
     def windows(self) -> int:
         """How many windows they fill."""
-        return self.batches * self.period_us // self.window_us
+        return self.batch_count * self.period_us // self.window_us
 
     def prices(self) -> np.ndarray:
         """Prices by (place in the pool, partition, row)."""
@@ -102,40 +82,23 @@ class Load:
         """The times of a batch's events within its period; the last one is the instant at which it is written."""
         return np.arange(1, rows + 1, dtype=np.int64) * self.period_us // rows
 
+    def batches(self, partition: int) -> Iterator[tuple[float, pa.RecordBatch]]:
+        """A partition's batches, each with the second at which it is due."""
+        prices = self.prices()[:, partition]
+        times = self.times(prices.shape[1])
+        for number in range(self.batch_count):
+            columns = {"ts": times + number * self.period_us, "price": prices[number % _POOL]}
+            yield (number + 1) * self.period_us / 1e6, pa.record_batch(columns)
+
     def expected(self) -> list[int]:
         """The highest price of each window."""
         prices = self.prices()
         inner, last = prices[:, :, :-1].max(axis=(1, 2), initial=0), prices[:, :, -1].max(axis=1)
         best = np.zeros(self.windows + 1, dtype=np.int64)
-        number = np.arange(self.batches)
+        number = np.arange(self.batch_count)
         np.maximum.at(best, number * self.period_us // self.window_us, inner[number % _POOL])
         np.maximum.at(best, (number + 1) * self.period_us // self.window_us, last[number % _POOL])
         return best[:-1].tolist()
-
-
-def produce(directory: Path, load: Load, started: Connection, warm_up_s: float = 0.0) -> None:
-    """The whole life of the producer process: every batch at its time, then the end of the stream.
-
-    It says when it starts, once it is ready to: that a process takes long to come up is not latency. In the end it
-    says how late a batch was at worst, once warm.
-    """
-    prices = load.prices()
-    times = load.times(prices.shape[2])
-    worst_s = 0.0
-    start_s = time.perf_counter() + _HEAD_START_S
-    started.send(start_s)
-    with LmdbLog(directory, STREAM, load.partitions, "producer#1") as log:
-        for number in range(load.batches):
-            due_s = start_s + (number + 1) * load.period_us / 1e6
-            time.sleep(max(0.0, due_s - time.perf_counter()))
-            for partition in range(load.partitions):
-                columns = {"ts": times + number * load.period_us, "price": prices[number % _POOL, partition]}
-                log.append(partition, pa.record_batch(columns))
-            if due_s >= start_s + warm_up_s:
-                worst_s = max(worst_s, time.perf_counter() - due_s)
-        for partition in range(load.partitions):
-            log.mark(partition, END.ts)
-    started.send(worst_s)
 
 
 def run(
@@ -155,9 +118,9 @@ def run(
         task = bar.add_task("latency", total=len(windows_us))
         for window_us in windows_us:
             load = Load(rate_per_s, partitions, seconds + warm_up_s, window_us, period_us)
-            figures = measure(load, nodes, warm_up_s)
+            told = measure(load, nodes, warm_up_s)
             case = f"windows of {window_us / 1000:g} ms, {nodes} nodes, {rate_per_s / 1e6:g} M events/s"
-            records += [record(case, name, value, _UNITS.get(name, "ms")) for name, value in figures.items()]
+            records += [record(case, name, value, UNITS.get(name, "ms")) for name, value in told.items()]
             bar.advance(task)
     return records
 
@@ -172,88 +135,24 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
     by_case: dict[str, dict[str, float]] = {}
     for one in records:
         by_case.setdefault(one["case"], {})[one["metric"]] = one["value"]
-    for case, figures in by_case.items():
-        table.add_row(case, *(f"{figures[name]:.{0 if name in _UNITS else 1}f}" for name in names))
+    for case, told in by_case.items():
+        table.add_row(case, *(f"{told[name]:.{0 if name in UNITS else 1}f}" for name in names))
     (console or Console()).print(table)
 
 
 def measure(load: Load, nodes: int, warm_up_s: float) -> dict[str, float]:
     """Runs the load once: latencies in milliseconds, how many windows, and how late the producer was at worst."""
-    spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder:
-        site = Site(folder)
-        site.create(STREAM, load.partitions)
-        job = h.job(highest(load.window_us), STREAM)
-        told, started = spawn.Pipe(duplex=False)
-        with ProcessNodes(site) as running:
-            version = running.submit(job)
-            for _ in range(nodes):
-                running.start()
-            _wait_until_spread(Path(folder), nodes, load.partitions)
-            producer = spawn.Process(
-                target=produce, args=(Path(folder) / "input", load, started, warm_up_s), daemon=True
-            )
-            producer.start()
-            start_s = _received(told, _START_S)
-            found = _tail(site.directory / "output", f"{version.id}/{CHANNEL}", load, start_s)
-            lag_s = _received(told, _END_S)
-            producer.join()
-    _check(found, load)
-    due_s = start_s + (np.array([window for window, _, _ in found]) + load.window_us) / 1e6
-    late_s = np.array([at_s for _, _, at_s in found]) - due_s
-    return _figures(late_s[due_s >= start_s + warm_up_s]) | {"producer_lag": 1e3 * lag_s}
+    run = live.run(h.job(highest(load.window_us), STREAM), load, live.Setting(nodes, poll_s=_READ_S))
+    check(run.rows, load)
+    warm = run.since(warm_up_s)
+    told = figures(run.due_s[warm], run.readable_s[warm]) | {"producer_lag": max(run.producer_lag_s[int(warm_up_s) :])}
+    return {name: value if name in UNITS else 1e3 * value for name, value in told.items()}
 
 
-def _received(told: Connection, timeout_s: float) -> float:
-    if not told.poll(timeout_s):
-        raise HolonsError(f"nothing from the producer in {timeout_s:.0f} s", hint="is the machine too busy?")
-    number: float = told.recv()
-    return number
-
-
-def _wait_until_spread(directory: Path, nodes: int, partitions: int) -> None:
-    """Waits until every node runs its part: what is measured is the steady state."""
-    until_s = time.perf_counter() + _START_S
-    told: dict[str, tuple[Running, ...]] = {}
-    with LmdbSharedLog(directory / "shared", "beats", "reader#1") as beats:
-        cursor: dict[str, int] = {}
-        while time.perf_counter() < until_s:
-            for message in beats.read(cursor, 10_000):
-                beat = decode_beat(message.data)
-                told[beat.node] = beat.running
-            loads = [len(running) for running in told.values()]
-            if len(loads) == nodes and sum(loads) == partitions and max(loads) - min(loads) <= 1:
-                return
-            time.sleep(0.05)
-    raise HolonsError(f"{len(told)} of {nodes} nodes came up in {_START_S:.0f} s", hint="is the machine too busy?")
-
-
-def _tail(directory: Path, stream: str, load: Load, start_s: float) -> list[tuple[int, int, float]]:
-    """Reads results as they appear: (window, value, when it was there)."""
-    found: list[tuple[int, int, float]] = []
-    until_s = start_s + load.seconds + _END_S
-    with LmdbLog(directory, stream, load.partitions, "reader#1") as log:
-        while len(found) < load.windows and time.perf_counter() < until_s:
-            chunks = log.read(0, len(found), load.windows - len(found))
-            now_s = time.perf_counter()
-            for chunk in chunks:
-                assert chunk.rows is not None
-                found += [(row["window"], row["value"], now_s) for row in chunk.rows.to_pylist()]
-            time.sleep(_READ_S)
-    return found
-
-
-def _check(found: list[tuple[int, int, float]], load: Load) -> None:
-    values = [(window // load.window_us, value) for window, value, _ in found]
-    if values != list(enumerate(load.expected())):
+def check(rows: Sequence[dict[str, Any]], load: Load) -> None:
+    """Raises unless all windows are there, and right."""
+    if [(row["window"] // load.window_us, row["value"]) for row in rows] != list(enumerate(load.expected())):
         raise InvariantBroken(
-            f"{len(found)} of {load.windows} windows came out, or some are wrong",
+            f"{len(rows)} of {load.windows} windows came out, or some are wrong",
             hint="if some are missing, the machine cannot keep up: a lower rate",
         )
-
-
-def _figures(late_s: np.ndarray) -> dict[str, float]:
-    histogram = Quantiles(0.001)
-    told = histogram.value(histogram.fold(Groups.single(len(late_s)), rows_of(late_s)))
-    figures = {name: 1e3 * (told.quantile(q) or 0.0) for name, q in QUANTILES.items()}
-    return figures | {"max": 1e3 * float(late_s.max()), "windows": float(told.count)}

@@ -62,7 +62,7 @@ def settings(
 
     [bold]Examples[/bold]
 
-      holons demo                    [dim]# one program on every engine, compared[/dim]
+      holons demo                    [dim]# a live job on Spark, and a node killed[/dim]
       holons demo --no-spark         [dim]# without Spark: no Java needed[/dim]
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
       holons bench node              [dim]# speed of nodes over LMDB logs[/dim]
@@ -76,24 +76,38 @@ def settings(
 
 @app.command()
 def demo(
-    events: Annotated[int, typer.Option(min=1, help="How many events to generate, over all partitions.")] = 50_000,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes; with more than one, one is killed.")] = 3,
     partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 4,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave Spark out: no Java needed.")] = False,
+    rate: Annotated[int, typer.Option(min=100, help="Bids a second, over all partitions.")] = 150_000,
+    seconds: Annotated[int, typer.Option(min=4, help="How long bids are written.")] = 20,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
+    report: Annotated[Path, typer.Option(metavar="FILE", help="Where the page with figures goes.")] = Path(
+        "report.html"
+    ),
+    json_file: JsonFile = None,
 ) -> None:
-    """Run one program on every engine, and compare what they give byte for byte.
+    """Compute highest bids over a live stream on Spark, kill a node half way, and tell what that did.
 
-    Generates an auction stream (Nexmark) and computes each partition's share
-    of all bids, per second: sequentially, on embedded nodes, and on Spark.
+    Spark tasks write Nexmark bids at a steady rate; nodes in other Spark tasks
+    put out the highest bid of each second (query 7). One node's process is
+    killed. Every window is checked, and a page with figures is written.
 
     [bold]Examples[/bold]
 
       holons demo
-      holons demo --events 20000 --partitions 8
-      holons demo --no-spark
+      holons demo --no-spark --nodes 4 --partitions 8
+      holons demo --rate 300000 --seconds 30 --report /tmp/demo.html
+      holons demo --json - | jq '.[] | select(.metric == "recovery")'
     """
     from holons.cli import demo as the_demo
 
-    if not the_demo.main(events=events, partitions=partitions, spark=not no_spark):
+    console = Console(stderr=str(json_file) == "-")
+    right, records = the_demo.main(
+        the_demo.Options(nodes, partitions, rate, seconds, not no_spark, report), console=console
+    )
+    if json_file is not None:
+        write_records(records, json_file)
+    if not right:
         raise typer.Exit(code=1)
 
 
@@ -254,6 +268,44 @@ def node(
     the_node.show(records)
     if latencies:
         window_latency.show(latencies)
+
+
+@bench.command()
+def recovery(
+    seconds: Annotated[int, typer.Option(min=20, help="How long each scenario runs, after a warm-up.")] = 60,
+    rate: Annotated[int, typer.Option(min=1_000, help="Bids a second, over all partitions.")] = 50_000,
+    nodes: Annotated[int, typer.Option(min=3, help="How many nodes there are at first.")] = 5,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 10,
+    window_ms: Annotated[int, typer.Option(min=10, help="How long windows are, in milliseconds.")] = 100,
+    timeout: Annotated[float, typer.Option(min=0.2, help="Seconds of silence after which a node is dead.")] = 0.4,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page with all latency curves.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Kill and stop nodes under a steady load, and tell what that costs in latency.
+
+    Five scenarios, each without and with a second copy of every partition: no
+    failure, two nodes killed together, 5 s apart, for good, and one stopped
+    for 10 s. Takes some twelve minutes. All results are checked.
+
+    [bold]Examples[/bold]
+
+      holons bench recovery
+      holons bench recovery --html recovery.html --json recovery.json
+      holons bench recovery --no-spark --seconds 30 --window-ms 1000
+    """
+    from holons.bench import recovery as the_recovery
+
+    plan = the_recovery.Plan(seconds, nodes, partitions, rate, window_ms, not no_spark, failure_timeout_s=timeout)
+    console = Console(stderr=True)
+    runs = the_recovery.run(plan, progress=console.print)
+    records = the_recovery.records(runs)
+    if html is not None:
+        the_recovery.report(plan, runs, records).write(html)
+    if json_file is None:
+        the_recovery.show(records)
+    else:
+        write_records(records, json_file)
 
 
 @app.command()

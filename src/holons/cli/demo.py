@@ -1,121 +1,308 @@
-"""`holons demo`: one program on every engine, the same bytes everywhere."""
+"""`holons demo`: highest bids over a live stream, with a node killed half way, and an account of what that did."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import polars as pl
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
 import holons as h
-from holons import nexmark
-from holons.algebra.hashing import hash64
-from holons.engines import Results
-from holons.semantics import run as run_oracle
-from holons.windows import END, instant_text
+from holons.bench import live, plots
+from holons.bench.chronicle import Chronicle, Happened, short, takeovers
+from holons.bench.kernels import Record
+from holons.bench.latencies import UNITS, figures, limit_s
+from holons.bench.report import Report, plotly
+from holons.nexmark import PacedBids, highest_bid, highest_bids
+from holons.node import Running
 
-_RATE = 10_000
-_COLUMNS_MAX = 6
-
-
-class BidShare(h.Program):
-    """Each partition's share of all bids, per second."""
-
-    total = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
-    local = h.WLocal(h.GCounter(), h.Tumbling("1s"))
-
-    def process(self, events: h.Events) -> None:
-        bids = events.where(events["kind"] == "bid")
-        self.total.insert(1, bids.ts)
-        self.local.insert(1, bids.ts)
-
-    def on_window(self, window: h.Window) -> Iterator[dict[str, object]]:
-        yield {"window": window.start, "share": self.local[window] / self.total[window], "bids": self.total[window]}
+_PERIOD_US = 20_000
+_WARM_S = 2.0
+_ROWS_SHOWN = 5
+_PLAIN_S = 5.0
 
 
-@dataclass
-class _Ran:
-    engine: str
-    results: Results
-    seconds: float
+@dataclass(frozen=True)
+class Options:
+    """What `holons demo` was told."""
+
+    nodes: int = 3
+    partitions: int = 4
+    rate: int = 150_000
+    seconds: int = 20
+    spark: bool = True
+    report: Path | None = Path("report.html")
+
+    @property
+    def where(self) -> str:
+        return "in Spark tasks" if self.spark else "in processes of their own"
+
+    @property
+    def producers(self) -> int:
+        return min(2, self.partitions)
+
+    @property
+    def kill_s(self) -> float:
+        """Half way, in the middle of a window."""
+        return self.seconds // 2 + 0.4
 
 
-def main(*, events: int, partitions: int, spark: bool) -> bool:
-    """Runs the demo; True if every engine gave the oracle's bytes."""
-    console = Console()
-    console.print(
-        f"\n[bold]Holons demo[/]: {events:,} Nexmark events in {partitions} partitions, "
-        f"{_RATE:,} a second.\nThe program: each partition's share of all bids, per second.\n"
+def main(options: Options, console: Console) -> tuple[bool, list[Record]]:
+    """Runs the demo: whether every window was right, and flat records of what was measured."""
+    if options.report is not None:
+        plotly("offline")  # says now what would be missing in the end
+    load = PacedBids(options.rate, options.partitions, options.seconds, period_us=_PERIOD_US)
+    job = h.job(highest_bid(load.window_us), "bids", time="date_time")
+    console.print(_introduction(options))
+    setting = live.Setting(options.nodes, options.spark, options.producers)
+    if options.spark:
+        console.print("Starting Spark", style="dim")
+        live.start_spark(setting)  # now, since Java writes to the terminal whatever we do
+    faults = [live.Fault(options.kill_s, None, "kill")] if options.nodes > 1 else []
+    with _shown(options, console) as observe:
+        run = live.run(job, load, setting, faults, observe)
+    expected = highest_bids(load)[: load.windows]
+    told = Told(options, run, expected)
+    told.show(console)
+    if options.report is not None:
+        told.report().write(options.report)
+        console.print(f"\nThe same with figures: [bold]{options.report}[/]")
+    return told.right == len(expected), told.records()
+
+
+def _introduction(options: Options) -> str:
+    return (
+        "\n[bold]Holons demo[/]: the highest bid of every second, "
+        f"over {options.partitions} partitions of a Nexmark stream.\n"
+        f"{options.producers} producers write {options.rate:,} bids a second for {options.seconds} s; "
+        f"{options.nodes} nodes {options.where} read them. "
+        + ("Half way one node is killed.\n" if options.nodes > 1 else "\n")
     )
-    streams = {"bids": _partitions(events, partitions)}
-    job = h.job(BidShare(), "bids")
-    ways: dict[str, Callable[[], Results]] = {
-        "oracle, row by row": lambda: Results(
-            run_oracle(job, {"bids": [[rows, END] for rows in streams["bids"]]}, rows_per_call=10_000), ("on_window",)
-        ),
-        "1 embedded node": lambda: h.run(job, streams, nodes=1, engine="embedded").wait().results(),
-        "3 embedded nodes": lambda: h.run(job, streams, nodes=3, engine="embedded").wait().results(),
-    }
-    if spark:
-        ways["3 nodes in Spark tasks"] = lambda: h.run(job, streams, nodes=3).wait().results()
-    ran = _run_all(ways, console)
-    _show_windows(ran[0].results, partitions, console)
-    return _show_check(ran, console)
 
 
-def _partitions(event_count: int, partitions: int) -> list[pl.DataFrame]:
-    """Events by auction, as a site would partition them: a hot auction makes its partition's share jump."""
-    rows = nexmark.events(np.arange(event_count), rate=_RATE)
-    owner = hash64(rows["auction"].to_numpy()) % np.uint64(partitions)
-    return [rows.filter(owner == number) for number in range(partitions)]
+# --- while it runs ----------------------------------------------------------------------------------------------------
 
 
-def _run_all(ways: dict[str, Callable[[], Results]], console: Console) -> list[_Ran]:
-    ran = []
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(ways))
-        for engine, way in ways.items():
-            progress.update(task, description=f"running on {engine}")
-            started = time.perf_counter()
-            results = way()
-            ran.append(_Ran(engine, results, time.perf_counter() - started))
-            progress.advance(task)
-    return ran
+@contextmanager
+def _shown(options: Options, console: Console) -> Iterator[Callable[[live.Now], None]]:
+    """On a terminal a table that lives, elsewhere a line now and then."""
+    if not console.is_terminal:
+        yield _Lines(options, console)
+        return
+    starting = Spinner("dots", "Starting nodes and producers")
+    with Live(starting, console=console, refresh_per_second=8, transient=True) as shown:
+        yield lambda now: shown.update(table(now, options))
 
 
-def _show_windows(results: Results, partitions: int, console: Console) -> None:
-    table = Table(title="Share of all bids, per window", title_justify="left")
-    table.add_column("window")
-    table.add_column("bids", justify="right")
-    shown = min(partitions, _COLUMNS_MAX)
-    for number in range(shown):
-        table.add_column(f"partition {number}", justify="right")
-    by_partition = [results.rows(partition=number) for number in range(shown)]
-    for rows in zip(*by_partition, strict=True):
-        shares = [f"{row['share']:.2%}" for row in rows]
-        table.add_row(instant_text(rows[0]["window"]).partition(" ")[2], f"{rows[0]['bids']:,}", *shares)
-    console.print(table)
+class _Lines:
+    """Plain lines for whoever has no terminal."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self._options = options
+        self._console = console
+        self._next_s = 0.0
+        self._told = 0
+
+    def __call__(self, now: live.Now) -> None:
+        for one in now.happened[self._told :]:
+            self._console.print(f"{one.at_s:5.1f} s  {short(one.node)} (process {one.pid}) {one.what}")
+        self._told = len(now.happened)
+        if now.at_s >= self._next_s:
+            self._next_s = now.at_s // _PLAIN_S * _PLAIN_S + _PLAIN_S
+            self._console.print(f"{max(now.at_s, 0.0):5.1f} s  {headline(now, self._options)}", soft_wrap=True)
 
 
-def _show_check(ran: list[_Ran], console: Console) -> bool:
-    expected = ran[0].results.canonical()
-    table = Table(title=f"One program, run {len(ran)} ways", title_justify="left")
-    for column in ("engine", "seconds", "rows out", "same bytes as the oracle"):
-        table.add_column(column, justify="right" if column in ("seconds", "rows out") else "left")
-    equal = [one.results.canonical() == expected for one in ran]
-    for one, same in zip(ran, equal, strict=True):
-        verdict = "(it is the oracle)" if one is ran[0] else "[green]yes[/]" if same else "[red]NO[/]"
-        table.add_row(one.engine, f"{one.seconds:.2f}", f"{len(one.results.rows()):,}", verdict)
-    console.print(table)
-    console.print(
-        "\nWhat happened: every partition counted its own bids and sealed each second as the clock passed it. No event "
-        "left its partition; only the sealed counts did. A window was read once all partitions had sealed it, so every "
-        "engine gave the same shares.\n"
+def headline(now: live.Now, options: Options) -> str:
+    """How the whole job goes, in a line."""
+    late = "-" if now.late_s is None else _time(now.late_s)
+    return (
+        f"{now.seen.rows_per_s:,.0f} bids/s, {now.seen.rows_read:,} read, "
+        f"{now.windows} of {options.seconds} windows, the last after {late}"
     )
-    return all(equal)
+
+
+def table(now: live.Now, options: Options) -> RenderableType:
+    """What the nodes do; the killed stay on it."""
+    told = Text.assemble(("HighestBid ", "bold"), f"{max(now.at_s, 0.0):4.1f} s   {headline(now, options)}")
+    shown = Table()
+    for name in ("node", "process", "partitions", "bids read", "waiting", "watermark", "state"):
+        shown.add_column(name, justify="right" if name in ("bids read", "waiting", "watermark") else "left")
+    killed = {one.node: one for one in now.happened if one.what == "killed"}
+    for name in sorted({*now.seen.nodes, *killed}):
+        if name in killed:
+            one = killed[name]
+            cells = (short(name), str(one.pid), "", "", "", "", f"killed at {one.at_s:.1f} s")
+            shown.add_row(*cells, style="red")
+        else:
+            new = name not in now.first
+            shown.add_row(*_cells(name, now), "new" if new else "runs", style="green" if new else "")
+    return Group(told, shown)
+
+
+def _cells(name: str, now: live.Now) -> tuple[str, ...]:
+    running: tuple[Running, ...] = now.seen.nodes[name]
+    watermark = min((one.watermark for one in running), default=0)
+    return (
+        short(name),
+        str(now.seen.pids[name]),
+        " ".join(str(one.partition) for one in sorted(running, key=lambda one: one.partition)) or "-",
+        f"{sum(one.offset for one in running):,}",
+        f"{sum(one.lag for one in running):,}",
+        f"{watermark / 1e6:.2f} s" if 0 < watermark < 1 << 60 else "-",
+    )
+
+
+# --- afterwards -------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """What there is to say about a run."""
+
+    def __init__(self, options: Options, run: Chronicle, expected: list[dict[str, int]]) -> None:
+        self.options = options
+        self.run = run
+        self.expected = len(expected)
+        self.right = sum(found == wanted for found, wanted in zip(run.rows, expected, strict=False))
+        self.killed = next((one for one in run.happened if one.what == "killed"), None)
+        before = run.due_s < (self.killed.at_s if self.killed else np.inf)
+        calm = before & run.since(_WARM_S)
+        self.usual = run.late_s[calm if calm.any() else before]
+        """Latencies before anything happened, without the first windows."""
+        faults_s = [self.killed.at_s] if self.killed else []
+        self.figures = figures(run.due_s, run.readable_s, faults_s, self.usual if faults_s else None)
+
+    @property
+    def verdict(self) -> str:
+        if self.right == self.expected:
+            return f"Checked: all {self.expected} windows are what a sequential computation over all bids gives."
+        return f"WRONG: {self.expected - self.right} of {self.expected} windows differ from what they should be."
+
+    def account(self) -> list[str]:
+        """What happened, in plain words."""
+        usual = _time(float(np.median(self.usual)))
+        calm = f"A window's result was there {usual} after the window's end (median)"
+        if self.killed is None:
+            return [f"{calm}, {_time(self.figures['max'])} at worst."]
+        return [
+            f"{calm}, as long as nothing happened.",
+            f"At {self.killed.at_s:.1f} s {short(self.killed.node)} (process {self.killed.pid}) was killed by SIGKILL.",
+            self._taken_over(self.killed),
+            self._cost(self.killed),
+            self._replacement(self.killed),
+        ]
+
+    def _taken_over(self, killed: Happened) -> str:
+        found = takeovers(self.run.spells(), killed)
+        if not found:
+            return "It ran no partition at that moment."
+        parts = [f"partition {one.partition} by {short(one.node)} after {one.after_s:.1f} s" for one in found]
+        timeout_s = live.Setting(1).settings.failure_timeout_s
+        return (
+            f"What it ran was taken over from its last checkpoint: {', '.join(parts)}. "
+            f"(A node counts as dead after {timeout_s:g} s without a sign of life.)"
+        )
+
+    def _cost(self, killed: Happened) -> str:
+        run, limit = self.run, limit_s(self.usual)
+        hit = (run.late_s > limit) & (run.readable_s > killed.at_s)
+        if not hit.any():
+            return "No window came out late."
+        many = "1 window" if hit.sum() == 1 else f"{hit.sum()} windows"
+        return (
+            f"That made {many} late, the worst by {_time(float(run.late_s[hit].max()))}; {self.figures['recovery']:.1f} s "
+            "after the kill latency was back to normal. No bid was lost or counted twice."
+        )
+
+    def _replacement(self, killed: Happened) -> str:
+        up = {node: at_s for node, at_s in self.run.came_up_s().items() if at_s > killed.at_s}
+        who = "Spark ran the task again" if self.options.spark else "The driver started another process"
+        if not up:
+            return f"{who}, but it was not up before the end."
+        node = min(up, key=lambda name: up[name])
+        took = sorted({one.partition for one in self.run.spells() if one.node == node})
+        ran = f" and took {_partitions(took)}" if took else ""
+        return f"{who}: {short(node)} was up {up[node] - killed.at_s:.1f} s after the kill{ran}."
+
+    def show(self, console: Console) -> None:
+        shown = Table(title=f"The last {_ROWS_SHOWN} windows", title_justify="left")
+        columns, rows = self._windows(self.run.rows[-_ROWS_SHOWN:])
+        for name in columns:
+            shown.add_column(name, justify="right")
+        for row in rows:
+            shown.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        console.print(shown)
+        console.print("\n[bold]What happened[/]")
+        for sentence in self.account():
+            console.print(f"  {sentence}", soft_wrap=not console.is_terminal)
+        console.print(f"\n[{'green' if self.right == self.expected else 'bold red'}]{self.verdict}[/]")
+
+    def _windows(self, rows: list[dict[str, int]]) -> tuple[list[str], list[list[str | int]]]:
+        late_s = dict(zip((row["window"] for row in self.run.rows), self.run.late_s.tolist(), strict=True))
+        return ["window", "price", "auction", "bidder", "bid at", "latency"], [
+            [
+                f"{row['window'] // 1_000_000} to {row['window'] // 1_000_000 + 1} s",
+                row["price"],
+                str(row["auction"]),
+                str(row["bidder"]),
+                f"{row['date_time'] / 1e6:.6f} s",
+                _time(late_s[row["window"]]),
+            ]
+            for row in rows
+        ]
+
+    def report(self) -> Report:
+        """The page."""
+        options, run = self.options, self.run
+        page = Report("Highest bids, and a node killed half way")
+        page.text(
+            f"{options.producers} producers wrote {options.rate:,} Nexmark bids a second into {options.partitions} "
+            f"partitions, for {options.seconds} s; {options.nodes} nodes {options.where} computed the highest bid of each "
+            "second over all partitions. Every node folds its own partitions and sends only what it has sealed; the result "
+            "of a window is put out once, when all partitions have sealed it."
+        )
+        facts = [
+            (f"{options.rate * options.seconds:,}", "bids"),
+            (_time(float(np.median(self.usual))), "median latency before the kill"),
+            (_time(self.figures["max"]), "worst latency"),
+        ]
+        if self.killed is not None:
+            facts.append((f"{self.figures['recovery']:.1f} s", "until latency was normal again"))
+        page.facts([*facts, (f"{self.right} of {self.expected}", "windows right")])
+        page.verdict(self.verdict, good=self.right == self.expected)
+        page.heading("What happened")
+        page.text(*self.account())
+        for figure in (plots.latency(run), plots.owners(run), plots.throughput(run)):
+            page.figure(figure)
+        page.heading("All windows")
+        page.table(*self._windows(run.rows))
+        return page
+
+    def records(self) -> list[Record]:
+        """Flat records."""
+        case = f"highest bid, {self.options.nodes} nodes {self.options.where}, {self.options.rate:,} bids/s"
+        told = {name: (value, UNITS.get(name, "s")) for name, value in self.figures.items()}
+        told["windows_right"] = (float(self.right), "windows")
+        if self.killed is not None:
+            for one in takeovers(self.run.spells(), self.killed):
+                told[f"takeover_{one.partition}"] = (one.after_s, "s")
+        return [
+            Record(bench="demo", case=case, system="holons", metric=metric, value=value, unit=unit)
+            for metric, (value, unit) in told.items()
+        ]
+
+
+def _partitions(numbers: list[int]) -> str:
+    return f"partition{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{1e3 * seconds:.0f} ms" if seconds >= 0.01 else f"{1e3 * seconds:.1f} ms"

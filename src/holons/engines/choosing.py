@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from holons.engines.driver import Driver
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.site import Site
-from holons.errors import BadInput, SparkMissing
+from holons.errors import BadInput, MissingExtra
 from holons.node import Settings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check_spark() -> None:
     """Raises if the packages for Spark are not there; its session looks for Java."""
     missing = [package for package in ("pyspark", "pandas") if find_spec(package) is None]
     if missing:
-        raise SparkMissing(
+        raise MissingExtra(
             f"nodes run on Spark unless one says otherwise, and {' and '.join(missing)} is not installed",
             hint="pip install 'holons[spark]', and Java 17 or newer; or run without Spark: "
             'engine="embedded" (--engine embedded)',

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+import pyarrow as pa
+
 from holons.clock import SystemClock
 from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
 from holons.engines.orders import Given, Orders, Told, given
@@ -234,6 +236,7 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
 
 
 def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
+    pa.array([0])  # lets Arrow look for pandas now: with the first row put out, that stops the loop for up to a second
     ports = telling(birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None))
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -21,22 +22,23 @@ def run(*arguments: str) -> int:
 
 
 @pytest.fixture
-def demo(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
+def demo(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """Takes the place of the demo, tells how it was called, and fails with 13 partitions."""
-    calls: list[dict] = []
+    calls: list[tuple] = []
     stand_in = ModuleType("holons.cli.demo")
-    vars(stand_in)["main"] = lambda **options: calls.append(options) or options["partitions"] != 13
+    vars(stand_in)["Options"] = lambda *options: options
+    vars(stand_in)["main"] = lambda options, console: calls.append(options) or (options[1] != 13, [RECORD])
     monkeypatch.setitem(sys.modules, "holons.cli.demo", stand_in)
     monkeypatch.setattr(holons.cli, "demo", stand_in, raising=False)
     return calls
 
 
 @pytest.fixture
-def failing_demo(demo: list[dict], monkeypatch: pytest.MonkeyPatch):
+def failing_demo(demo: list[tuple], monkeypatch: pytest.MonkeyPatch):
     """A demo that raises what it is given."""
 
     def fail_with(error: HolonsError, cause: Exception | None = None) -> None:
-        def fail(**options: object) -> None:
+        def fail(options: object, console: object) -> None:
             raise error from cause
 
         monkeypatch.setattr(sys.modules["holons.cli.demo"], "main", fail)
@@ -70,6 +72,7 @@ def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]
         ["cancel"],
         ["bench", "kernels"],
         ["bench", "node"],
+        ["bench", "recovery"],
         ["sim"],
         ["why"],
         *(["log", name] for name in ("ls", "head", "tail", "stat")),
@@ -85,18 +88,19 @@ def test_version(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out.startswith("holons 0.")
 
 
-def test_the_demo_runs_on_spark_unless_told_otherwise(demo: list[dict]):
+def test_the_demo_runs_on_spark_unless_told_otherwise(demo: list[tuple], capsys: pytest.CaptureFixture[str]):
     assert run("demo") == 0
-    assert run("demo", "--events", "5", "--partitions", "2", "--no-spark") == 0
-    assert [call["spark"] for call in demo] == [True, False]
-    assert demo[1] == {"events": 5, "partitions": 2, "spark": False}
+    assert run("demo", "--nodes", "5", "--partitions", "2", "--no-spark", "--report", "r.html", "--json", "-") == 0
+    assert [call[4] for call in demo] == [True, False]
+    assert demo[1] == (5, 2, 150_000, 20, False, Path("r.html"))
+    assert json.loads(capsys.readouterr().out) == [RECORD]
 
 
-def test_a_demo_whose_engines_disagree_fails(demo: list[dict]):
+def test_a_demo_whose_results_are_wrong_fails(demo: list[tuple]):
     assert run("demo", "--partitions", "13") == 1
 
 
-def test_an_option_that_makes_no_sense_is_refused(demo: list[dict]):
+def test_an_option_that_makes_no_sense_is_refused(demo: list[tuple]):
     assert run("demo", "--partitions", "0") == 2
     assert demo == []
 

@@ -16,7 +16,7 @@ from tests.handles import JOB, Count, alive, endless, expected, until, visits
 import holons as h
 from holons.engines.handle import Progress
 from holons.engines.site import Site
-from holons.errors import BadInput, JobFailed, SparkMissing
+from holons.errors import BadInput, JobFailed, MissingExtra
 from holons.node import Running, cancel
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -56,12 +56,12 @@ def test_streams_are_loaded_all_or_none(tmp_path):
 
 def test_without_spark_one_is_told_what_to_install_or_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(SparkMissing, match="pyspark is not installed") as error:
+    with pytest.raises(MissingExtra, match="pyspark is not installed") as error:
         h.run(JOB, visits(9))
     assert isinstance(error.value, ImportError)
     assert "holons[spark]" in error.value.hint
     assert 'engine="embedded"' in error.value.hint
-    with pytest.raises(SparkMissing):
+    with pytest.raises(MissingExtra):
         h.Results({}).to_spark()
 
 

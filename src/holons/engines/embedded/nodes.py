@@ -22,6 +22,9 @@ class TurnClock:
     def now_s(self) -> float:
         return self._now_s
 
+    def worked_s(self) -> float:
+        return self._now_s
+
     def sleep_s(self, seconds: float) -> None:
         self._now_s += seconds
 

@@ -39,9 +39,8 @@ class NodeProcess:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
             [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, process_group=0
         )
-        told = _Told(
-            str(birth.site.directory.resolve()), birth.site.store, birth.name, birth.settings, birth.secret, os.getpid()
-        )
+        site = str(birth.site.directory.resolve()), birth.site.store
+        told = _Told(*site, birth.name, birth.settings, birth.secret, birth.log_level, os.getpid())
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin as pipe:  # who dies at once is replaced like all others
             pipe.write(json.dumps(sys.path).encode() + b"\n" + msgspec.msgpack.encode(told))
@@ -68,13 +67,12 @@ class _Told(msgspec.Struct, frozen=True):
     name: str
     settings: Settings
     secret: bytes
+    log_level: int
     parent: int
 
 
 def main(message: bytes) -> None:
     """The whole life of a node's process."""
     told = msgspec.msgpack.decode(message, type=_Told)
-    live(
-        Birth(Site(told.directory, told.store), told.name, told.settings, told.secret),
-        lambda: os.getppid() == told.parent,
-    )
+    birth = Birth(Site(told.directory, told.store), told.name, told.settings, told.secret, told.log_level)
+    live(birth, lambda: os.getppid() == told.parent)

@@ -146,6 +146,9 @@ class SimulatedClock:
     def now_s(self) -> float:
         return self._gate.world.now_s * self._gate.rate + self._gate.offset_s
 
+    def worked_s(self) -> float:
+        return self.now_s()
+
     def sleep_s(self, seconds: float) -> None:
         raise AssertionError("a node never sleeps: it is ticked")
 

@@ -1,0 +1,355 @@
+"""A job on nodes under a steady load, with a script of faults, watched all the while.
+
+Producers append to every partition at fixed times, whatever the nodes do. Event time passes as fast as real time, so a
+window is due when its last event is; its latency is from then to the moment at which a reader of the output log has its
+result. If a producer, a node or the reader falls behind, all windows that wait for it count in full: nothing is left
+out because something was late (no coordinated omission). All clocks are the machine's monotonic one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+
+from holons.bench.chronicle import Chronicle, Deed, Happened, Heard
+from holons.clock import SystemClock
+from holons.engines.driver import Driver, check_stopped
+from holons.engines.embedded.processes import ProcessNodes
+from holons.engines.embedded.producers import ProcessProducers
+from holons.engines.producers import Feed, Producers
+from holons.engines.site import Site
+from holons.engines.watching import Seen
+from holons.errors import HolonsError, NodesSilent
+from holons.node import Settings, Submitted, decode_beat
+from holons.program import Job
+from holons.streams import Cursor, LmdbLog, SharedLog
+
+CHANNEL: Final = "on_window"
+_UP_S: Final = 60.0
+_END_S: Final = 120.0
+_LISTEN_S: Final = 0.02
+_OBSERVE_S: Final = 0.125
+_CHECK_S: Final = 1.0
+_REPLACE_S: Final = 0.5
+
+
+class Load(Feed, Protocol):
+    """A feed in windows of event time, which begins at 0."""
+
+    @property
+    def windows(self) -> int:
+        """How many windows it fills."""
+        ...
+
+    @property
+    def window_us(self) -> int:
+        """How long a window is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that is done to a node, some time after the load began."""
+
+    at_s: float
+    node: int | None
+    """The n-th one, counted from 0; None: the one that runs the most."""
+    what: Literal["kill", "remove", "pause"]
+    """`kill`: SIGKILL, and whoever runs nodes brings one back. `remove`: SIGKILL, and nobody does. `pause`: SIGSTOP."""
+    back_s: float | None = None
+    """When a new node is started after `remove` (None: never), or the paused one goes on."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a job runs: so many nodes, on Spark or in processes, and so many producers."""
+
+    nodes: int
+    spark: bool = False
+    producers: int = 1
+    settings: Settings = Settings()  # noqa: RUF009 - frozen
+    poll_s: float = 0.001
+    """How often the reader looks for results."""
+
+
+@dataclass(frozen=True)
+class Now:
+    """A live run, at one moment."""
+
+    at_s: float
+    seen: Seen
+    windows: int
+    late_s: float | None
+    """The latency of the last window."""
+    happened: tuple[Happened, ...]
+    first: tuple[str, ...]
+    """The nodes that were there when the load began."""
+
+
+Observer = Callable[[Now], None]
+
+
+def run(
+    job: Job, load: Load, setting: Setting, faults: Sequence[Fault] = (), observe: Observer = lambda _: None
+) -> Chronicle:
+    """Runs a job, whose results have a column `window`, over a load in its only input stream; to the load's end."""
+    (stream,) = [given.stream for given in job.inputs]
+    with tempfile.TemporaryDirectory(prefix="holons-live-") as directory:
+        site = Site(directory)
+        site.create(stream, load.partitions)
+        with _driven(site, setting) as driver, _producers(site, stream, load, setting) as producers:
+            version = driver.submit(job)
+            names = [driver.start() for _ in range(setting.nodes)]
+            beats = _Beats(site.shared("beats", "chronicle#1"))
+            _wait_until_spread(beats, names, load.partitions * setting.settings.replicas)
+            start_s = producers.begin()
+            script = _Script(driver, names, beats, faults, start_s)
+            with _output(site, version, load) as output, script.followed():
+                follower = _Follower(load, start_s, output, beats, script)
+                return follower.follow(driver, version, producers, setting.poll_s, observe)
+
+
+def start_spark(setting: Setting) -> None:
+    """Opens the session in which a run will find room."""
+    from holons.engines.spark.session import session
+
+    session(setting.nodes + setting.producers)
+
+
+@contextmanager
+def _driven(site: Site, setting: Setting) -> Iterator[Driver]:
+    if not setting.spark:
+        with ProcessNodes(site, setting.settings) as driver:
+            yield driver
+        return
+    from holons.engines.spark.nodes import SparkNodes
+
+    with SparkNodes(site, setting.settings, nodes=setting.nodes + setting.producers) as nodes:
+        log = nodes.spark.sparkContext.setLogLevel
+        log("OFF")  # Spark has much to say about each process that is killed
+        try:
+            yield nodes
+        finally:
+            log("ERROR")
+
+
+def _producers(site: Site, stream: str, load: Load, setting: Setting) -> Producers:
+    if not setting.spark:
+        return ProcessProducers(site, stream, load, tasks=setting.producers)
+    from holons.engines.spark.producers import SparkProducers
+
+    return SparkProducers(site, stream, load, tasks=setting.producers)
+
+
+@contextmanager
+def _output(site: Site, version: Submitted, load: Load) -> Iterator[LmdbLog]:
+    with LmdbLog(site.directory / "output", f"{version.id}/{CHANNEL}", load.partitions, "reader#1") as log:
+        yield log
+
+
+# --- what nodes say ---------------------------------------------------------------------------------------------------
+
+
+class _Beats:
+    """All beats, as they come."""
+
+    def __init__(self, stream: SharedLog) -> None:
+        self._stream = stream
+        self._cursor: Cursor = {}
+        self._clock = SystemClock()
+        self._offsets: dict[int, int] = {}
+        self.pids: dict[str, int] = {}
+        self.heard: list[Heard] = []
+        """With times of the machine's clock."""
+
+    def listen(self) -> None:
+        now_s = self._clock.now_s()
+        for message in self._stream.read(self._cursor, 100_000):
+            beat = decode_beat(message.data)
+            self.pids[beat.node] = beat.pid
+            self.heard.append(Heard(now_s, beat.node, beat.pid, tuple(one.partition for one in beat.running)))
+            for one in beat.running:
+                self._offsets[one.partition] = max(self._offsets.get(one.partition, 0), one.offset)
+
+    @property
+    def rows(self) -> int:
+        """How far the partitions have been read, all together."""
+        return sum(self._offsets.values())
+
+
+def _wait_until_spread(beats: _Beats, names: Sequence[str], slots: int) -> None:
+    """Waits until every node runs its part: what is measured is the steady state."""
+    clock = SystemClock()
+    until_s = clock.now_s() + _UP_S
+    while clock.now_s() < until_s:
+        beats.listen()
+        newest = {one.node: len(one.partitions) for one in beats.heard}
+        loads = [newest.get(name, -slots) for name in names]
+        if sum(loads) == slots and max(loads) - min(loads) <= 1:
+            return
+        clock.sleep_s(_LISTEN_S)
+    raise NodesSilent(
+        f"{len(set(names) & set(beats.pids))} of {len(names)} nodes came up and shared the partitions in {_UP_S:.0f} s",
+        hint="is the machine too busy?",
+    )
+
+
+# --- what is done to them ---------------------------------------------------------------------------------------------
+
+
+class _Script:
+    """Does to nodes what the script says, at its times, in a thread of its own: nothing that is measured waits for it."""
+
+    def __init__(
+        self, driver: Driver, names: Sequence[str], beats: _Beats, faults: Sequence[Fault], start_s: float
+    ) -> None:
+        self._driver = driver
+        self.names = tuple(names)
+        self._beats = beats
+        self._start_s = start_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="holons faults")
+        self._left = sorted(
+            (step for fault in faults for step in self._steps(fault)), key=lambda step: (step[0], step[1])
+        )
+        self.happened: list[Happened] = []
+        self.error: BaseException | None = None
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._thread.join()
+
+    def _steps(self, fault: Fault) -> Iterator[tuple[float, int, Callable[[], None]]]:
+        """When, in which order, and what."""
+
+        @functools.cache
+        def victim() -> str:
+            return self._busiest() if fault.node is None else self.names[fault.node]
+
+        if fault.what == "pause":
+            yield fault.at_s, 0, lambda: self._signal(victim(), signal.SIGSTOP, "paused")
+            yield fault.at_s + (fault.back_s or 0.0), 1, lambda: self._signal(victim(), signal.SIGCONT, "resumed")
+        elif fault.what == "kill":
+            yield fault.at_s, 0, lambda: self._signal(victim(), signal.SIGKILL, "killed")
+        else:
+            yield fault.at_s, 0, lambda: self._remove(victim())
+            if fault.back_s is not None:
+                yield fault.at_s + fault.back_s, 1, self._start
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(self._pause_s()):
+                while self._left and self._left[0][0] <= self._now_s():
+                    self._left.pop(0)[2]()
+                self._driver.replace_the_dead()
+        except BaseException as error:  # noqa: BLE001 - told to whoever follows the run
+            self.error = error
+
+    def _pause_s(self) -> float:
+        next_s = self._left[0][0] - self._now_s() if self._left else _REPLACE_S
+        return min(max(next_s, 0.0), _REPLACE_S)
+
+    def _now_s(self) -> float:
+        return self._driver.clock.now_s() - self._start_s
+
+    def _busiest(self) -> str:
+        newest = {one.node: len(one.partitions) for one in list(self._beats.heard)}
+        return max(self.names, key=lambda name: newest[name])
+
+    def _remove(self, name: str) -> None:
+        """No goodbye, and Spark must not bring it back."""
+        self._driver.running.pop(name).kill()
+        self._signal(name, signal.SIGKILL, "killed")
+
+    def _signal(self, name: str, number: signal.Signals, what: Deed) -> None:
+        pid = self._beats.pids[name]
+        self.happened.append(Happened(self._now_s(), what, name, pid))
+        os.kill(pid, number)
+
+    def _start(self) -> None:
+        self.happened.append(Happened(self._now_s(), "started", self._driver.start()))
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------------
+
+
+class _Follower:
+    """Reads results as they appear, and listens to nodes meanwhile."""
+
+    def __init__(self, load: Load, start_s: float, output: LmdbLog, beats: _Beats, script: _Script) -> None:
+        self._load = load
+        self._start_s = start_s
+        self._output = output
+        self._beats = beats
+        self._script = script
+        self._rows: list[dict[str, Any]] = []
+        self._readable_s: list[float] = []
+        self._read: list[tuple[float, int]] = []
+
+    def follow(
+        self, driver: Driver, version: Submitted, producers: Producers, poll_s: float, observe: Observer
+    ) -> Chronicle:
+        clock, load = driver.clock, self._load
+        until_s = self._start_s + load.windows * load.window_us / 1e6 + _END_S
+        listened_s = observed_s = checked_s = float("-inf")
+        while len(self._rows) < load.windows:
+            now_s = self._take()
+            if now_s - listened_s >= _LISTEN_S:
+                listened_s = now_s
+                self._beats.listen()
+                self._read.append((now_s - self._start_s, self._beats.rows))
+                if self._script.error is not None:
+                    raise self._script.error
+            if now_s - observed_s >= _OBSERVE_S:
+                observed_s = now_s
+                observe(self._now(now_s, driver.watcher.look(version.id)))
+            if now_s - checked_s >= _CHECK_S:
+                checked_s = now_s
+                producers.ended()
+                check_stopped(driver.stopped().get(version.id))
+                if now_s > until_s:
+                    raise HolonsError(
+                        f"{len(self._rows)} of {load.windows} windows came out in time",
+                        hint="the machine cannot keep up: a lower rate, or fewer nodes",
+                    )
+            clock.sleep_s(poll_s)
+        lags_s = [one.lags_s for one in producers.wait(_END_S)]
+        return self._chronicle(tuple(max(second) for second in zip(*lags_s, strict=True)))
+
+    def _take(self) -> float:
+        chunks = self._output.read(0, len(self._rows), self._load.windows - len(self._rows))
+        now_s = SystemClock().now_s()
+        for chunk in chunks:
+            assert chunk.rows is not None
+            self._rows += chunk.rows.to_pylist()
+            self._readable_s += [now_s - self._start_s] * chunk.rows.num_rows
+        return now_s
+
+    def _due_s(self, row: dict[str, Any]) -> float:
+        return float(row["window"] + self._load.window_us) / 1e6
+
+    def _now(self, now_s: float, seen: Seen) -> Now:
+        late_s = self._readable_s[-1] - self._due_s(self._rows[-1]) if self._rows else None
+        return Now(
+            now_s - self._start_s, seen, len(self._rows), late_s, tuple(self._script.happened), self._script.names
+        )
+
+    def _chronicle(self, producer_lag_s: tuple[float, ...]) -> Chronicle:
+        heard = [Heard(one.at_s - self._start_s, one.node, one.pid, one.partitions) for one in self._beats.heard]
+        due_s = np.array([self._due_s(row) for row in self._rows])
+        readable_s = np.array(self._readable_s)
+        return Chronicle(due_s, readable_s, self._rows, heard, self._script.happened, self._read, producer_lag_s)

@@ -1,0 +1,153 @@
+"""Figures of live runs: how late windows were, how much was read, who ran what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from holons.bench.chronicle import Chronicle, Happened, Spell, short
+from holons.bench.report import plotly
+
+COLOURS: Final = (
+    "#2563eb", "#ea8a0c", "#0f9d76", "#8b5cf6", "#d6336c", "#0891b2", "#84a11d", "#a16207", "#475569", "#e76f51",
+)  # fmt: skip
+_FAULT: Final = "#c02626"
+_BACK: Final = "#6b7785"
+_INK: Final = "#1f2733"
+_GRID: Final = "#e8eaee"
+_NEAR_END: Final = 0.9
+_WORDS: Final = {"killed": "killed", "started": "is up", "paused": "stopped", "resumed": "goes on"}
+
+
+def latency(run: Chronicle) -> Any:  # noqa: ANN401 - a plotly figure
+    """How long after its end each window's result was there, over time, with what was done to nodes."""
+    figure = _figure("Latency: from a window's end to its result", "seconds since the load began", "milliseconds")
+    _add_latency(figure, run, COLOURS[0])
+    _mark(figure, run)
+    return figure
+
+
+def throughput(run: Chronicle) -> Any:  # noqa: ANN401
+    """How many rows all nodes together read, per second."""
+    figure = _figure("Bids read by all nodes", "seconds since the load began", "bids per second")
+    at_s, rate = run.throughput()
+    area = {"x": at_s, "y": rate, "mode": "lines", "line": {"color": COLOURS[2], "width": 2}, "fill": "tozeroy"}
+    figure.add_scatter(
+        **area, fillcolor="rgba(15,157,118,0.12)", hovertemplate="%{x:.1f} s: %{y:,.0f}/s<extra></extra>"
+    )
+    _mark(figure, run)
+    return figure
+
+
+def owners(run: Chronicle) -> Any:  # noqa: ANN401
+    """Who ran which partition when."""
+    spells = [one for one in run.spells() if one.to_s > 0]
+    nodes = sorted({one.node for one in run.heard})
+    partitions = sorted({one.partition for one in spells})
+    figure = _figure("Who ran which partition", "seconds since the load began", "", height=190 + 40 * len(partitions))
+    for number, node in enumerate(nodes):
+        _add_spells(figure, [one for one in spells if one.node == node], node, COLOURS[number % len(COLOURS)])
+    _mark(figure, run)
+    figure.update_layout(barmode="overlay", bargap=0.35, showlegend=True, legend=_LEGEND, margin={"b": 90})
+    figure.update_yaxes(autorange="reversed", categoryorder="array", categoryarray=[_partition(p) for p in partitions])
+    return figure
+
+
+def latency_grid(runs: Mapping[str, Mapping[str, Chronicle]]) -> Any:  # noqa: ANN401
+    """The latency curves of several scenarios, one below the other, and side by side in several ways to run them."""
+    ways = list(dict.fromkeys(way for row in runs.values() for way in row))
+    titles = [f"{scenario}: {way}" for scenario in runs for way in ways]
+    figure = plotly("subplots").make_subplots(
+        len(runs), len(ways), shared_xaxes="all", shared_yaxes="all", subplot_titles=titles,
+        vertical_spacing=0.35 / max(len(runs), 2), horizontal_spacing=0.04,
+    )  # fmt: skip
+    for row, (_, chronicles) in enumerate(runs.items(), start=1):
+        for column, way in enumerate(ways, start=1):
+            if way in chronicles:
+                place = {"row": row, "col": column}
+                _add_latency(figure, chronicles[way], COLOURS[column - 1], width=1.4, **place)
+                for one in chronicles[way].happened:
+                    hurts = one.what in ("killed", "paused")
+                    line = {"color": _FAULT if hurts else _BACK, "width": 1, "dash": "dot"}
+                    figure.add_vline(one.at_s, line=line, **place)
+    _dress(figure, height=150 + 190 * len(runs))
+    figure.update_annotations(font={"size": 13})
+    figure.update_yaxes(title_text="ms", col=1)
+    figure.update_xaxes(title_text="seconds since the load began", row=len(runs))
+    return figure
+
+
+_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0.02, "yanchor": "bottom", "x": 0}
+
+
+def _add_latency(figure: Any, run: Chronicle, colour: str, width: float = 2.0, **place: int) -> None:  # noqa: ANN401
+    few = len(run.due_s) <= 120
+    figure.add_scatter(
+        x=run.due_s,
+        y=1e3 * run.late_s,
+        mode="lines+markers" if few else "lines",
+        line={"color": colour, "width": width},
+        marker={"size": 6},
+        showlegend=False,
+        hovertemplate="window that ended at %{x:.2f} s: %{y:.1f} ms<extra></extra>",
+        **place,
+    )
+
+
+def _add_spells(figure: Any, spells: Sequence[Spell], node: str, colour: str) -> None:  # noqa: ANN401
+    starts = np.array([max(one.from_s, 0.0) for one in spells])
+    figure.add_bar(
+        x=np.array([one.to_s for one in spells]) - starts,
+        base=starts,
+        y=[_partition(one.partition) for one in spells],
+        orientation="h",
+        name=short(node),
+        marker={"color": colour, "line": {"width": 0}},
+        opacity=0.85,
+        hovertemplate=f"{short(node)}: %{{base:.2f}} s, for %{{x:.2f}} s<extra></extra>",
+    )
+
+
+def _partition(number: int) -> str:
+    return f"partition {number}"
+
+
+def _mark(figure: Any, run: Chronicle) -> None:  # noqa: ANN401
+    """What was done to nodes, and when new ones were up; all figures of a run over the same time."""
+    up = [Happened(at_s, "started", node) for node, at_s in run.came_up_s().items() if at_s > 0]
+    end_s = max(float(run.readable_s.max()), float(run.due_s[-1]))
+    for one in [*(one for one in run.happened if one.what != "started"), *up]:
+        colour = _FAULT if one.what in ("killed", "paused") else _BACK
+        figure.add_vline(
+            one.at_s,
+            line={"color": colour, "width": 1.5, "dash": "dash"},
+            annotation={"text": f"{short(one.node)} {_WORDS[one.what]}", "font": {"color": colour, "size": 13}},
+            annotation_position="top",
+            annotation_xanchor="right" if one.at_s > _NEAR_END * end_s else "center",
+        )
+    figure.update_xaxes(range=[0, end_s])
+
+
+def _figure(title: str, x: str, y: str, height: int = 330) -> Any:  # noqa: ANN401
+    figure = plotly("graph_objects").Figure()
+    _dress(figure, height)
+    figure.update_layout(title={"text": title, "x": 0, "xref": "container", "pad": {"l": 12}, "font": {"size": 17}})
+    figure.update_xaxes(title_text=x)
+    figure.update_yaxes(title_text=y, rangemode="tozero")
+    return figure
+
+
+def _dress(figure: Any, height: int) -> None:  # noqa: ANN401
+    font = {"family": "system-ui, -apple-system, Segoe UI, Roboto, Arial, sans-serif", "color": _INK, "size": 13}
+    figure.update_layout(
+        height=height,
+        font=font,
+        paper_bgcolor="#fff",
+        plot_bgcolor="#fff",
+        margin={"l": 95, "r": 20, "t": 70, "b": 50},
+        showlegend=False,
+    )
+    figure.update_xaxes(gridcolor=_GRID, zeroline=False, rangemode="tozero")
+    figure.update_yaxes(gridcolor=_GRID, zeroline=False, rangemode="tozero", automargin=False)

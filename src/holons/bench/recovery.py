@@ -1,0 +1,164 @@
+"""What failures cost: window latencies of one job at a fixed rate, with nodes killed or stopped while it runs.
+
+The job is Nexmark's query 7, the highest bid of each window over all partitions. Each scenario is a run of its own; how
+it is measured is in `live`, what the figures mean in `latencies`. All results are checked. The run without failures is
+what the others are compared with that ran in the same way (with so many replicas).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+import holons as h
+from holons.bench import live, plots
+from holons.bench.chronicle import Chronicle
+from holons.bench.kernels import Record
+from holons.bench.latencies import UNITS, figures
+from holons.bench.live import Fault
+from holons.bench.report import Report
+from holons.errors import InvariantBroken
+from holons.nexmark import PacedBids, highest_bid, highest_bids
+from holons.node import Settings
+
+WARM_S: Final = 5.0
+"""So much at the beginning of each run is not counted."""
+BACK_S: Final = 10.0
+"""A killed node is back after so long, a stopped one goes on."""
+APART_S: Final = 5.0
+FAILURE_TIMEOUT_S: Final = 0.4
+_CALM: Final = "no failure"
+_SHOWN: Final = ("average", "p50", "p99", "p99.9", "max", "recovery", "sensitivity")
+
+
+def scenarios(at_s: float) -> dict[str, list[Fault]]:
+    """What is done to nodes, by name; `at_s` is when it begins."""
+    return {
+        _CALM: [],
+        "two killed together": [Fault(at_s, node, "remove", BACK_S) for node in (1, 2)],
+        "two killed 5 s apart": [Fault(at_s + APART_S * number, number + 1, "remove", BACK_S) for number in (0, 1)],
+        "two killed for good": [Fault(at_s, node, "remove") for node in (1, 2)],
+        "one stopped for 10 s": [Fault(at_s, 1, "pause", BACK_S)],
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    seconds: int = 60
+    nodes: int = 5
+    partitions: int = 10
+    rate: int = 50_000
+    window_ms: int = 100
+    spark: bool = True
+    replicas: Sequence[int] = (1, 2)
+    failure_timeout_s: float = FAILURE_TIMEOUT_S
+
+    @property
+    def load(self) -> PacedBids:
+        window_us = 1_000 * self.window_ms
+        return PacedBids(self.rate, self.partitions, WARM_S + self.seconds, window_us, min(window_us, 50_000))
+
+    def setting(self, replicas: int) -> live.Setting:
+        settings = Settings(replicas=replicas, failure_timeout_s=self.failure_timeout_s)
+        return live.Setting(self.nodes, self.spark, producers=1, settings=settings)
+
+    def way(self, replicas: int) -> str:
+        """How partitions are run, in words."""
+        return "one owner" if replicas == 1 else f"replicas={replicas}"
+
+
+Runs = dict[str, dict[str, Chronicle]]
+"""By scenario and way."""
+
+
+def run(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
+    """Runs every scenario in every way."""
+    load = plan.load
+    expected = highest_bids(load)[: load.windows]
+    runs: Runs = {}
+    for scenario, faults in scenarios(WARM_S + plan.seconds / 4).items():
+        for replicas in plan.replicas:
+            progress(f"{scenario}, {plan.way(replicas)}")
+            job = h.job(highest_bid(load.window_us), "bids", time="date_time")
+            chronicle = live.run(job, load, plan.setting(replicas), faults)
+            check(chronicle, expected, scenario)
+            runs.setdefault(scenario, {})[plan.way(replicas)] = chronicle
+    return runs
+
+
+def check(run: Chronicle, expected: list[dict[str, int]], scenario: str) -> None:
+    """Raises unless every window is what it must be."""
+    wrong = [want["window"] for found, want in zip(run.rows, expected, strict=True) if found != want]
+    if wrong:
+        raise InvariantBroken(f"{scenario}: {len(wrong)} windows are wrong, the first at {wrong[0]} us")
+
+
+def records(runs: Mapping[str, Mapping[str, Chronicle]], system: str = "holons") -> list[Record]:
+    """Flat records of all figures; a run with faults is compared with the calm one in the same way."""
+    found = []
+    for scenario, ways in runs.items():
+        for way, chronicle in ways.items():
+            calm = runs[_CALM][way]
+            warm, calm_warm = chronicle.since(WARM_S), calm.since(WARM_S)
+            told = figures(
+                chronicle.due_s[warm], chronicle.readable_s[warm], chronicle.faults_s, calm.late_s[calm_warm]
+            )
+            case = f"{scenario}, {way}"
+            found += [
+                Record(bench="recovery", case=case, system=system, metric=name, value=value, unit=UNITS.get(name, "s"))
+                for name, value in told.items()
+            ]
+    return found
+
+
+def show(found: Sequence[Record], console: Console | None = None) -> None:
+    """Prints a table of records, one line for each case."""
+    columns, rows = _lines(found)
+    table = Table(title="What failures cost: window latency in seconds", title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("case", "system") else "right")
+    for row in rows:
+        table.add_row(*row)
+    (console or Console()).print(table)
+
+
+def _lines(found: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    by_case: dict[tuple[str, str], dict[str, float]] = {}
+    for one in found:
+        by_case.setdefault((one["system"], one["case"]), {})[one["metric"]] = one["value"]
+    rows = [
+        [system, case, *(f"{told[name]:.3f}" if name in told else "" for name in _SHOWN)]
+        for (system, case), told in by_case.items()
+    ]
+    heads = [f"{name} s²" if name == "sensitivity" else name for name in _SHOWN]
+    return ["system", "case", *heads], rows
+
+
+def report(plan: Plan, runs: Runs, found: Sequence[Record]) -> Report:
+    """The page: all latency curves side by side, and the figures."""
+    where = "in Spark tasks" if plan.spark else "in processes of their own"
+    page = Report("What failures cost")
+    page.text(
+        f"{plan.nodes} nodes {where} compute the highest bid of every {plan.window_ms} ms over {plan.partitions} "
+        f"partitions, at {plan.rate:,} bids a second, for {plan.seconds} s in each scenario (after {WARM_S:g} s to warm "
+        "up). Killed means SIGKILL, stopped SIGSTOP. A node counts as dead after "
+        f"{plan.failure_timeout_s:g} s without a sign of life.",
+        "Latency is from a window's end to the moment at which a reader has its result; every window counts in full. "
+        "Recovery is from a fault until the last window that it disturbed was readable. Sensitivity is the area "
+        "between the latency curve and the average without failures. Every window was compared with a sequential "
+        "computation.",
+    )
+    page.figure(plots.latency_grid(runs))
+    page.heading("Figures")
+    page.table(*_lines(found), caption="seconds")
+    page.heading("Who ran which partition: two killed 5 s apart")
+    for way, chronicle in runs["two killed 5 s apart"].items():
+        page.text(way)
+        page.figure(plots.owners(chronicle))
+    return page

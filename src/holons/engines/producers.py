@@ -1,0 +1,244 @@
+"""Producers: processes that fill an input stream, each batch at its time. Where they run is a subclass's business.
+
+A feed says what each partition gets, and when. Producers come up, say that they are ready, and begin together: that a
+process takes long to come up must not look like slow nodes. Every batch has its place in the log, so a producer that
+is run again (as Spark does when one dies) finds what is there already and goes on from there.
+"""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from holons.clock import SystemClock
+from holons.engines.driver import Process
+from holons.engines.site import Site
+from holons.errors import HolonsError, ProducerFailed
+from holons.streams import Cursor, LmdbLog, SharedLog
+from holons.windows import END
+
+_WAIT_S = 0.05
+_LOOK_S = 0.005
+_STOP_S = 5.0
+
+
+class Feed(Protocol):
+    """What a stream gets."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the stream has."""
+        ...
+
+    def batches(self, partition: int) -> Iterable[tuple[float, pa.RecordBatch]]:
+        """A partition's batches, the same every time, each with the second at which it is due, in order."""
+        ...
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """A producer is up."""
+
+    writer: str
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
+    """To all producers: the feed's second 0 is now."""
+
+    at_s: float
+    paced: bool
+    """Whether batches wait for their time; if not, they are written as fast as can be."""
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
+    """A producer is done."""
+
+    writer: str
+    rows: int
+    lags_s: tuple[float, ...] = ()
+    """How late batches were written at worst, for each second of the feed."""
+    error: str = ""
+
+
+Message: TypeAlias = Ready | Begin | Ended
+
+
+@dataclass(frozen=True)
+class ProducerTask:
+    """All that one producer needs to know."""
+
+    site: Site
+    stream: str
+    feed: Feed
+    partitions: tuple[int, ...]
+    writer: str
+    talk: str
+    """The stream in which producers and their driver talk."""
+
+
+class Producers(ABC):
+    """Fills a stream with a feed, by so many tasks. A context manager: at its end none is left running."""
+
+    def __init__(self, site: Site, stream: str, feed: Feed, *, tasks: int = 1) -> None:
+        token, count = uuid.uuid4().hex[:8], min(tasks, feed.partitions)
+        self.clock = SystemClock()
+        self.tasks = [
+            ProducerTask(
+                site,
+                stream,
+                feed,
+                tuple(range(number, feed.partitions, count)),
+                f"producer-{number + 1}#{token}",
+                f"producers-{token}",
+            )
+            for number in range(count)
+        ]
+        self._talk = site.shared(f"producers-{token}", f"driver#{token}")
+        self._cursor: Cursor = {}
+        self._ready: set[str] = set()
+        self._ended: dict[str, Ended] = {}
+        self._running = self.launch(self.tasks)
+
+    @abstractmethod
+    def launch(self, tasks: Sequence[ProducerTask]) -> list[Process]:
+        """Starts processes that call `produce`, one for each task."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def begin(self, *, paced: bool = True, head_start_s: float = 0.2, timeout_s: float = 60.0) -> float:
+        """Waits until all are up, and lets them begin; returns the time of the feed's second 0, on the machine's clock."""
+        until_s = self.clock.now_s() + timeout_s
+        while len(self._ready) < len(self.tasks):
+            self._listen()
+            if self.clock.now_s() > until_s:
+                raise ProducerFailed(
+                    f"{len(self._ready)} of {len(self.tasks)} producers came up in {timeout_s:.0f} s",
+                    hint="is the machine too busy, or has Spark too few slots?",
+                )
+            self.clock.sleep_s(_LOOK_S)
+        start_s = self.clock.now_s() + head_start_s
+        self._talk.append(_encoder.encode(Begin(start_s, paced)))
+        return start_s
+
+    def ended(self) -> list[Ended] | None:
+        """What the producers say in the end; None while one still writes. Raises if one failed."""
+        self._listen()
+        return list(self._ended.values()) if len(self._ended) == len(self.tasks) else None
+
+    def wait(self, timeout_s: float) -> list[Ended]:
+        """Waits until everything is written."""
+        until_s = self.clock.now_s() + timeout_s
+        while (told := self.ended()) is None:
+            if self.clock.now_s() > until_s:
+                raise ProducerFailed(
+                    f"not everything was written in {timeout_s:.0f} s", hint="is the machine too busy?"
+                )
+            self.clock.sleep_s(_LOOK_S)
+        return told
+
+    def _listen(self) -> None:
+        gone = not any(process.alive() for process in self._running)
+        for message in _heard(self._talk, self._cursor):
+            if isinstance(message, Ready):
+                self._ready.add(message.writer.partition(".")[0])
+            elif isinstance(message, Ended):
+                if message.error:
+                    raise ProducerFailed(f"{message.writer} failed: {message.error}", hint="look at the feed")
+                self._ended[message.writer.partition(".")[0]] = message
+        if gone and len(self._ended) < len(self.tasks):
+            raise ProducerFailed(
+                "the producers are gone before everything was written",
+                hint="look at what their processes, or Spark's workers, print",
+            )
+
+    def stop(self) -> None:
+        """Ends those that still write."""
+        for process in self._running:
+            if process.alive() and len(self._ended) < len(self.tasks):
+                process.kill()
+        for process in self._running:
+            process.join(_STOP_S)
+
+
+def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0) -> None:
+    """The whole life of a producer: every batch at its time, then the end of the stream."""
+    writer = f"{task.writer}.{attempt}" if attempt else task.writer
+    talk = task.site.shared(task.talk, writer)
+    talk.append(_encoder.encode(Ready(writer)))
+    begin = _awaited(talk, wanted)
+    if begin is None:
+        return
+    try:
+        with task.site.producer(task.stream, task.feed.partitions, writer) as log:
+            written = _write(task, log, begin, wanted)
+        told = None if written is None else Ended(writer, *written)
+    except (Exception, HolonsError) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
+        told = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
+    if told is not None:
+        talk.append(_encoder.encode(told))
+
+
+def _write(
+    task: ProducerTask, log: LmdbLog, begin: Begin, wanted: Callable[[], bool]
+) -> tuple[int, tuple[float, ...]] | None:
+    """Rows and lags; None if nobody wants them any more."""
+    clock, rows, lags_s = SystemClock(), 0, [0.0]
+    offsets = {partition: _first(log, partition) for partition in task.partitions}
+    for due_s, partition, batch in _merged(task):
+        while begin.paced and (left_s := begin.at_s + due_s - clock.now_s()) > 0:
+            clock.sleep_s(min(left_s, _WAIT_S))
+            if not wanted():
+                return None
+        log.put(partition, offsets[partition], batch)
+        offsets[partition] += batch.num_rows
+        rows += batch.num_rows
+        lags_s += [0.0] * (int(due_s) + 1 - len(lags_s))
+        lags_s[int(due_s)] = max(lags_s[int(due_s)], clock.now_s() - begin.at_s - due_s)
+    for partition in task.partitions:
+        if log.end(partition) == offsets[partition]:
+            log.mark(partition, END.ts)
+    return rows, tuple(lags_s) if begin.paced else ()
+
+
+def _merged(task: ProducerTask) -> Iterator[tuple[float, int, pa.RecordBatch]]:
+    """All batches of a producer's partitions, in the order in which they are due."""
+
+    def of(partition: int) -> Iterator[tuple[float, int, pa.RecordBatch]]:
+        for due_s, batch in task.feed.batches(partition):
+            yield due_s, partition, batch
+
+    return heapq.merge(*map(of, task.partitions), key=lambda one: one[:2])
+
+
+def _first(log: LmdbLog, partition: int) -> int:
+    """Where a partition's rows begin: whoever made the stream may have left a mark."""
+    first = log.read(partition, 0, 1)
+    return 1 if first and first[0].mark is not None else 0
+
+
+def _awaited(talk: SharedLog, wanted: Callable[[], bool]) -> Begin | None:
+    clock, cursor = SystemClock(), Cursor()
+    while wanted():
+        for message in _heard(talk, cursor):
+            if isinstance(message, Begin):
+                return message
+        clock.sleep_s(_LOOK_S)
+    return None
+
+
+def _heard(talk: SharedLog, cursor: Cursor) -> list[Message]:
+    return [_decoder.decode(message.data) for message in talk.read(cursor, 1_000)]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Ready | Begin | Ended)

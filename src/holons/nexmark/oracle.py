@@ -1,0 +1,33 @@
+"""What queries must give, computed by NumPy from the bids alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holons.nexmark.paced import PacedBids
+
+_BATCHES = 500
+
+
+def highest_bids(load: PacedBids) -> list[dict[str, int]]:
+    """q7 over all bids of a load: the rows of `highest_bid`, one for each window."""
+    best: dict[int, tuple[int, ...]] = {}
+    for partition in range(load.partitions):
+        offset = 0
+        for number in range(0, load.batch_count, _BATCHES):
+            ids = load.ids(partition, number, min(_BATCHES, load.batch_count - number))
+            rows = load.batch(ids)
+            price, ts, auction, bidder = (
+                rows[name].cast("int64").to_numpy() for name in ("price", "date_time", "auction", "bidder")
+            )
+            windows = ts // load.window_us
+            order = np.lexsort((np.arange(len(ts)), ts, -price, windows))
+            for at in order[np.flatnonzero(np.diff(windows[order], prepend=-1))].tolist():
+                found = -int(price[at]), int(ts[at]), partition, offset + at, int(auction[at]), int(bidder[at])
+                window = int(windows[at])
+                best[window] = min(best.get(window, found), found)
+            offset += len(ts)
+    return [
+        {"window": window * load.window_us, "price": -price, "auction": auction, "bidder": bidder, "date_time": ts}
+        for window, (price, ts, _, _, auction, bidder) in sorted(best.items())
+    ]
