@@ -19,26 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
+from holons.bench.bids import CATEGORIES, SECOND_US, Bids, Expected, Totals
 from holons.bench.kernels import Record
 from holons.engines.site import Site
 from holons.errors import InvariantBroken
 from holons.node import Node, submit
-from holons.streams import LmdbLog
-from holons.windows import END
+from holons.program import Collected
 
 STREAM: Final = "bids"
 CHANNEL: Final = "on_window"
-SECOND_US: Final = 1_000_000
-CATEGORIES: Final = 5
-BATCH: Final = 100_000
 _IDLE_S: Final = 0.001
 
 
@@ -85,57 +80,12 @@ def _in_window(values: h.Keyed, window: h.Window) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Bids:
-    """Bids that can be made again: `events` of them over some partitions and some seconds of event time."""
-
-    events: int
-    partitions: int
-    seconds: int
-    auctions: int
-
-    def batches(self, partition: int) -> Iterator[dict[str, np.ndarray]]:
-        """A partition's bids, in order of time. Columns repeat after a few batches; times go on."""
-        rng = np.random.default_rng(partition)
-        count = self.events // self.partitions
-        size = min(BATCH, count)
-        pool = [
-            {
-                "auction": rng.integers(0, self.auctions, size),
-                "bidder": rng.integers(0, 1_000_000, size),
-                "price": rng.integers(1, 1_000_000_000, size),
-                "category": rng.integers(0, CATEGORIES, size),
-            }
-            for _ in range(4)
-        ]
-        for number, first in enumerate(range(0, count, size)):
-            index = np.arange(first, min(first + size, count), dtype=np.int64)
-            columns = {name: column[: len(index)] for name, column in pool[number % len(pool)].items()}
-            yield {"ts": index * (self.seconds * SECOND_US) // count, **columns}
-
-    def write(self, directory: Path) -> None:
-        """Writes them to a log."""
-        with LmdbLog(directory, STREAM, self.partitions, "producer#1") as log:
-            for partition in range(self.partitions):
-                for columns in self.batches(partition):
-                    log.append(partition, pa.record_batch(columns))
-                log.mark(partition, END.ts)
-
-    def folded(self, keys: str | None, fold: Callable[[np.ndarray, np.ndarray, np.ndarray], None]) -> None:
-        """Hands out (window, key, price) of all bids; for checks."""
-        for partition in range(self.partitions):
-            for columns in self.batches(partition):
-                windows = columns["ts"] // SECOND_US
-                fold(windows, columns[keys] if keys else np.zeros_like(windows), columns["price"])
-
-
-@dataclass(frozen=True)
 class Case:
     """A program, and what it must put out."""
 
     name: str
     program: h.Program
-    expected: Callable[[Bids], dict[tuple[int, int], float]]
-    """By (window, key)."""
+    expected: Callable[[Totals], Expected]
 
 
 def run(
@@ -152,23 +102,21 @@ def run(
     records: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Progress(disable=not progress) as bar:
         task = bar.add_task("writing bids", total=None)
-        bids.write(Path(folder) / "input")
-        cases = _cases(auctions)
+        bids.write(Path(folder) / "input", STREAM)
+        cases, totals = _cases(auctions), bids.totals()
         for case in cases:
-            expected = case.expected(bids)
+            expected = case.expected(totals)
             bar.update(task, description=case.name, total=len(cases) * repeat)
             measured = []
             for number in range(repeat):
                 site = Path(folder) / f"{type(case.program).__name__}-{number}"
-                measured.append(measure(case, bids, Path(folder) / "input", site, expected))
+                measured.append(measure(case, Path(folder) / "input", site, expected))
                 bar.advance(task)
             records += _records(case, bids.events, measured)
     return records
 
 
-def measure(
-    case: Case, bids: Bids, log: Path, directory: Path, expected: dict[tuple[int, int], float]
-) -> tuple[float, float]:
+def measure(case: Case, log: Path, directory: Path, expected: Expected) -> tuple[float, float]:
     """Runs a case once on a fresh node and checks what it puts out: (wall seconds, CPU seconds)."""
     directory.mkdir()
     (directory / "input").symlink_to(log)
@@ -184,18 +132,24 @@ def measure(
         for failure in node.failures.values():
             raise failure
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-    found = {
-        (row["window"] // SECOND_US, row.get("key", 0)): row["value"]
-        for rows in site.collected(job.name)[CHANNEL].values()
-        for row in rows
-    }
+    check(case.name, found_by(site.collected(job.name)), expected)
+    return wall_s, cpu_s
+
+
+def found_by(collected: Collected) -> Expected:
+    """What a run has put out, by (second, key)."""
+    rows = (row for partition in collected.get(CHANNEL, {}).values() for row in partition)
+    return {(row["window"] // SECOND_US, row.get("key", 0)): row["value"] for row in rows}
+
+
+def check(case: str, found: Expected, expected: Expected) -> None:
+    """A wrong result is not timed."""
     if found != expected:
         different = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
         raise InvariantBroken(
-            f"{case.name}: {len(different)} of {len(expected)} results are wrong, the first at (window, key) "
+            f"{case}: {len(different)} of {len(expected)} results are wrong, the first at (window, key) "
             f"{different[0]}: {found.get(different[0])} instead of {expected.get(different[0])}"
         )
-    return wall_s, cpu_s
 
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:
@@ -218,35 +172,10 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
 
 def _cases(auctions: int) -> list[Case]:
     return [
-        Case("maximum, tumbling 1 s", Highest(), _highest),
-        Case(f"average of {CATEGORIES} categories, tumbling 1 s", AveragePerCategory(), _averages),
-        Case(f"count of {auctions:,} keys, tumbling 1 s", CountPerAuction(), _counts),
+        Case("maximum, tumbling 1 s", Highest(), Totals.highest),
+        Case(f"average of {CATEGORIES} categories, tumbling 1 s", AveragePerCategory(), Totals.averages),
+        Case(f"count of {auctions:,} keys, tumbling 1 s", CountPerAuction(), Totals.counts),
     ]
-
-
-def _highest(bids: Bids) -> dict[tuple[int, int], float]:
-    best = np.zeros(bids.seconds, dtype=np.int64)
-    bids.folded(None, lambda windows, _, prices: np.maximum.at(best, windows, prices))
-    return {(window, 0): value for window, value in enumerate(best.tolist())}
-
-
-def _averages(bids: Bids) -> dict[tuple[int, int], float]:
-    sums, counts = np.zeros((2, bids.seconds, CATEGORIES), dtype=np.int64)
-
-    def fold(windows: np.ndarray, keys: np.ndarray, prices: np.ndarray) -> None:
-        np.add.at(sums, (windows, keys), prices)
-        np.add.at(counts, (windows, keys), 1)
-
-    bids.folded("category", fold)
-    places = zip(*map(np.ndarray.tolist, np.nonzero(counts)), strict=True)
-    return {place: int(sums[place]) / int(counts[place]) for place in places}
-
-
-def _counts(bids: Bids) -> dict[tuple[int, int], float]:
-    counts = np.zeros((bids.seconds, bids.auctions), dtype=np.int64)
-    bids.folded("auction", lambda windows, keys, _: np.add.at(counts, (windows, keys), 1))
-    places = zip(*map(np.ndarray.tolist, np.nonzero(counts)), strict=True)
-    return {place: int(counts[place]) for place in places}
 
 
 # --- records --------------------------------------------------------------------------------------------------------

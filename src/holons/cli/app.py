@@ -308,6 +308,41 @@ def recovery(
         write_records(records, json_file)
 
 
+@bench.command()
+def throughput(
+    events: Annotated[int, typer.Option(min=1_000, help="How many events stock Spark reads in each run.")] = 20_000_000,
+    times: Annotated[int, typer.Option(min=1, help="Holons reads so many times as many: rates are compared.")] = 5,
+    repeat: Annotated[int, typer.Option(min=1, help="How often each of the two runs, taking turns.")] = 5,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each in a Spark task.")] = 2,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write flat records here instead of a table ([bold]-[/bold]: stdout)."
+        ),
+    ] = None,
+) -> None:
+    """Run three queries on Holons and on stock Structured Streaming, over the same bids.
+
+    Highest bid, average price per category, hot items; both warm, both exactly
+    once, on this machine, each from what it reads best: an LMDB log, Parquet
+    files. All results are checked.
+
+    [bold]Examples[/bold]
+
+      holons bench throughput
+      holons bench throughput --events 2000000 --repeat 3
+      holons bench throughput --json throughput.json
+    """
+    from holons.bench import throughput as the_throughput
+
+    progress = sys.stdout.isatty() and str(json_file) != "-"
+    records = the_throughput.run(events, times=times, repeat=repeat, nodes=nodes, progress=progress)
+    if json_file is None:
+        the_throughput.show(records)
+    else:
+        write_records(records, json_file)
+
+
 @app.command()
 def sim(
     job: Annotated[

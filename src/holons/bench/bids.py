@@ -1,0 +1,138 @@
+"""The bids that throughput is measured with, and what every query over them must give.
+
+Every row is drawn anew, and differently in each partition: a generator that repeats itself makes maxima collapse, and
+wrong results look right. The first so many seconds are the same however many follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holons.streams import LmdbLog
+from holons.windows import END
+
+SECOND_US: Final = 1_000_000
+CATEGORIES: Final = 5
+BATCH: Final = 100_000
+_BATCHES_PER_FILE: Final = 16
+
+Expected: TypeAlias = dict[tuple[int, int], float]
+"""Values by (second in which the window starts, key)."""
+
+
+@dataclass(frozen=True)
+class Bids:
+    """Bids that can be made again: `events` of them over some partitions and some seconds of event time."""
+
+    events: int
+    partitions: int
+    seconds: int
+    auctions: int
+
+    def batches(self, partition: int) -> Iterator[dict[str, np.ndarray]]:
+        """A partition's bids, in order of time."""
+        count = self.events // self.partitions
+        for number, first in enumerate(range(0, count, BATCH)):
+            rng, size = np.random.default_rng((partition, number)), min(BATCH, count - first)
+            index = np.arange(first, first + size, dtype=np.int64)
+            yield {
+                "ts": index * (self.seconds * SECOND_US) // count,
+                "auction": rng.integers(0, self.auctions, size),
+                "bidder": rng.integers(0, 1_000_000, size),
+                "price": rng.integers(1, 1_000_000_000, size),
+                "category": rng.integers(0, CATEGORIES, size),
+            }
+
+    def write(self, directory: Path, stream: str) -> None:
+        """Writes them to a log."""
+        with LmdbLog(directory, stream, self.partitions, "producer#1") as log:
+            for partition in range(self.partitions):
+                for columns in self.batches(partition):
+                    log.append(partition, pa.record_batch(columns))
+                log.mark(partition, END.ts)
+
+    def write_parquet(self, directory: Path) -> None:
+        """Writes them to a few large Parquet files, and one far beyond them all that moves a watermark past the last."""
+        directory.mkdir(parents=True)
+        for partition in range(self.partitions):
+            pending: list[pa.RecordBatch] = []
+            for number, columns in enumerate(self.batches(partition)):
+                pending.append(_timed(columns))
+                if len(pending) == _BATCHES_PER_FILE:
+                    pq.write_table(pa.Table.from_batches(pending), directory / f"{partition:03d}-{number:06d}.parquet")
+                    pending = []
+            if pending:
+                pq.write_table(pa.Table.from_batches(pending), directory / f"{partition:03d}-last.parquet")
+        beyond = {name: np.zeros(1, dtype=np.int64) for name in ("auction", "bidder", "price", "category")}
+        beyond["ts"] = np.array([10 * self.seconds * SECOND_US + 3_600 * SECOND_US])
+        pq.write_table(pa.Table.from_batches([_timed(beyond)]), directory / "beyond.parquet")
+
+    def totals(self) -> Totals:
+        """What is known of each second, over all partitions."""
+        highest = np.zeros(self.seconds, dtype=np.int64)
+        sums, counts = np.zeros((2, self.seconds, CATEGORIES), dtype=np.int64)
+        bids = np.zeros((self.seconds, self.auctions), dtype=np.int64)
+        for partition in range(self.partitions):
+            for columns in self.batches(partition):
+                second, price = columns["ts"] // SECOND_US, columns["price"]
+                first, last = int(second[0]), int(second[-1]) + 1
+                edges = np.searchsorted(second, np.arange(first, last))
+                highest[first:last] = np.maximum(highest[first:last], np.maximum.reduceat(price, edges))
+                counts[first:last] += _histogram(second - first, columns["category"], last - first, CATEGORIES)
+                sums[first:last] += _histogram(second - first, columns["category"], last - first, CATEGORIES, price)
+                bids[first:last] += _histogram(second - first, columns["auction"], last - first, self.auctions)
+        return Totals(highest, sums, counts, bids)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What every query over some bids must give, by second: computed by NumPy, and by nothing of ours."""
+
+    highest_price: np.ndarray
+    price_sums: np.ndarray
+    price_counts: np.ndarray
+    bid_counts: np.ndarray
+
+    def highest(self) -> Expected:
+        """The highest price of each second."""
+        return {(second, 0): price for second, price in enumerate(self.highest_price.tolist())}
+
+    def averages(self) -> Expected:
+        """The average price of each category and second."""
+        sums, counts = self.price_sums, self.price_counts
+        return {place: int(sums[place]) / int(counts[place]) for place in _filled(counts)}
+
+    def counts(self) -> Expected:
+        """The number of bids for each auction and second."""
+        return {place: int(self.bid_counts[place]) for place in _filled(self.bid_counts)}
+
+    def hottest(self, length: int) -> Expected:
+        """The auction with most bids in each `length` seconds, every second; of equals the first."""
+        found: Expected = {}
+        for start in range(1 - length, len(self.bid_counts)):
+            bids = self.bid_counts[max(start, 0) : start + length].sum(axis=0)
+            found[start, int(bids.argmax())] = int(bids.max())
+        return found
+
+
+def _timed(columns: dict[str, np.ndarray]) -> pa.RecordBatch:
+    return pa.record_batch({**columns, "ts": pa.array(columns["ts"], pa.timestamp("us", tz="UTC"))})
+
+
+def _histogram(
+    rows: np.ndarray, keys: np.ndarray, height: int, width: int, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Counts, or sums of weights, by (row, key). Sums of a batch fit into a float exactly."""
+    counts = np.bincount(rows * width + keys, weights, minlength=height * width)
+    return counts.astype(np.int64).reshape(height, width)
+
+
+def _filled(counts: np.ndarray) -> Iterator[tuple[int, int]]:
+    return zip(*map(np.ndarray.tolist, np.nonzero(counts)), strict=True)
