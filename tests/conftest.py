@@ -17,7 +17,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "thorough",
-    max_examples=600,
+    max_examples=200,
     deadline=None,
     print_blob=True,
     suppress_health_check=_PATIENT,

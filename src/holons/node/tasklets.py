@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from holons import codec
 from holons.errors import CheckpointLost, LogUnavailable, StoreUnavailable, WrongScope
+from holons.node.pace import Pace
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
 from holons.node.recovery import Checkpoints, whole_records
@@ -26,7 +27,6 @@ from holons.streams import Chunk, Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
-_SLICE_S = 0.05
 _ROWS_FIRST = 8192
 _CALLS_FIRST = 32
 
@@ -163,8 +163,8 @@ class PartitionTasklet:
         """Whether there was nothing to do the last time."""
         self.handed_over_at: tuple[int, int] | None = None
         """How far it was, in rows and windows, when it came to belong to somebody else."""
-        self._rows = min(_ROWS_FIRST, here.settings.rows_max)
-        self._calls = min(_CALLS_FIRST, here.settings.calls_max)
+        self._rows = Pace(_ROWS_FIRST, here.settings.rows_max)
+        self._calls = Pace(_CALLS_FIRST, here.settings.calls_max)
         self._stored: object = None
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
@@ -218,19 +218,20 @@ class PartitionTasklet:
         if not self._write():
             self._watch(quiet=False)
             return False
-        clock, settings = self.here.ports.clock, self.here.settings
-        began_s, read_to, calls = clock.worked_s(), self.run.process.read_to, self.run.window.calls
+        clock = self.here.ports.clock
+        began_s, worked_s = clock.now_s(), clock.worked_s()
+        read_to, calls = self.run.process.read_to, self.run.window.calls
         happened = self._read()
         try:
-            happened |= self.run.work(self.here.replica, self._calls)
+            happened |= self.run.work(self.here.replica, self._calls.size)
         finally:  # a program that fails has put out what came before
             outputs, deltas = self.run.drain()
             self._outputs.extend(outputs)
             self._deltas.extend(deltas)
             self._write()
-        slice_s = clock.worked_s() - began_s  # on a busy machine others' time must not make slices ever smaller
-        self._rows = _next_size(self._rows, self.run.process.read_to - read_to, slice_s, settings.rows_max)
-        self._calls = _next_size(self._calls, self.run.window.calls - calls, slice_s, settings.calls_max)
+        passed_s, worked_s = clock.now_s() - began_s, clock.worked_s() - worked_s
+        self._rows.learn(self.run.process.read_to - read_to, worked_s, passed_s)
+        self._calls.learn(self.run.window.calls - calls, worked_s, passed_s)
         self.quiet = not happened
         if self.quiet or self.offset > self.suspect_to:
             self.suspicion = 0
@@ -240,7 +241,7 @@ class PartitionTasklet:
         if self._waits():
             return False
         try:
-            chunks = _aligned(self._input.read(self._place, self.run.process.read_to, self._rows), self._rows)
+            chunks = _aligned(self._input.read(self._place, self.run.process.read_to, self._rows.size), self._rows.size)
             self._watch(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
                 self._mark_idle()
@@ -344,10 +345,3 @@ def _aligned(chunks: list[Chunk], rows: int) -> list[Chunk]:
     Reads that grew from small ones lie across values. A first chunk that is most of a read is taken alone.
     """
     return chunks[:1] if chunks and 2 * chunks[0].length >= rows else chunks
-
-
-def _next_size(size: int, done: int, slice_s: float, most: int) -> int:
-    """How much to do in the next slice: more if this one was full and short, and what takes `_SLICE_S` if it was long."""
-    if done and slice_s > _SLICE_S:
-        return max(1, min(size, int(done * _SLICE_S / slice_s)))
-    return min(2 * size, most) if 2 * done >= size else size
