@@ -20,7 +20,7 @@ from holons.windows import END
 
 PARTITIONS = 4
 ROWS = 20
-PACE_S = 0.05
+PACE_S = 0.1
 SECOND = 1_000_000
 
 

@@ -56,16 +56,15 @@ class SparkNodes(Driver):
 
     def replace_the_dead(self) -> list[str]:
         """Also starts a new node for each whose executor is to go, and lets that one hand over while it still can."""
-        if self._has_executors:
-            for name in [name for name, task in self.running.items() if cast(NodeTask, task).must_go()]:
-                self.retire(name)
-        dead = super().replace_the_dead()
-        if dead and not self._spark_is_there():
+        if not all(task.alive() for task in self.running.values()) and not self._spark_is_there():
             raise NodesSilent(
                 "Spark has gone, and all nodes with it: its JVM was killed, or its session stopped",
                 hint="run it again over the same site: it goes on where it was",
             )
-        return dead
+        if self._has_executors:
+            for name in [name for name, task in self.running.items() if cast(NodeTask, task).must_go()]:
+                self.retire(name)
+        return super().replace_the_dead()
 
     def _spark_is_there(self) -> bool:
         try:
