@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -32,7 +34,8 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return (
+    interrupted = signal.getsignal(signal.SIGINT)
+    opened = (
         SparkSession.builder.appName("holons")
         .master(
             master or f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]"
@@ -45,6 +48,9 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}")
         .getOrCreate()
     )
+    if threading.current_thread() is threading.main_thread() and interrupted is not None:
+        signal.signal(signal.SIGINT, interrupted)  # Spark's own handler cancels all tasks; ours end with a checkpoint
+    return opened
 
 
 def check_session(spark: SparkSession, nodes: int) -> None:
