@@ -6,13 +6,16 @@ import gc
 import os
 import signal
 import tempfile
+from dataclasses import replace
 
 import pytest
 from tests.handles import JOB, PARTITIONS, SLOWLY, alive, endless, expected, until, visits
 
 import holons as h
+from holons.engines.spark.session import session
 from holons.errors import JobFailed, ProgramFailed, StillRunning
 
+MANY = 10_000
 ENGINES = ["embedded", pytest.param("spark", marks=pytest.mark.spark)]
 
 
@@ -31,7 +34,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def test_progress_moves_results_so_far_are_a_prefix_and_nothing_is_left(engine, temporary):
-    streams, seen = visits(), []
+    streams, seen = visits(MANY), []
     run = h.run(JOB, streams, engine=engine, settings=SLOWLY)
     while not run.progress.finished:
         seen.append((run.progress, run.results().collected))
@@ -46,9 +49,9 @@ def test_progress_moves_results_so_far_are_a_prefix_and_nothing_is_left(engine, 
     sums = [sum(map(len, rows.get("on_window", {}).values())) for _, rows in seen]
     assert any(0 < count < len(done.rows()) for count in sums), "some, but not all of it"
     steps = [progress.rows_read for progress, _ in seen if progress.partitions]
-    assert any(0 < rows < PARTITIONS * 2_000 for rows in steps)
+    assert any(0 < rows < PARTITIONS * MANY for rows in steps)
     last = run.progress
-    assert (last.state, last.rows_read, last.rows_waiting, last.windows) == ("finished", PARTITIONS * 2_000, 0, 60)
+    assert (last.state, last.rows_read, last.rows_waiting, last.windows) == ("finished", PARTITIONS * MANY, 0, 60)
     assert sorted(one for numbers in last.partitions.values() for one in numbers) == list(range(PARTITIONS))
     assert len(last.partitions) == 2
     assert last.rows_per_s > 0
@@ -82,12 +85,14 @@ def test_what_fails_is_raised_by_wait_and_what_was_out_is_kept(engine, temporary
         def on_window(self, window):
             yield {"n": self.n[window]}
 
-    run = h.run(h.job(Fails(), "visits"), visits(), engine=engine, settings=SLOWLY)
+    side_by_side = replace(SLOWLY, max_ahead_s=5.0)
+    run = h.run(h.job(Fails(), "visits"), visits(MANY), engine=engine, settings=side_by_side)
     for _ in range(2):
         with pytest.raises(ProgramFailed if engine == "embedded" else JobFailed, match="too hot"):
             run.wait()
     assert run.progress.state == "failed"
     assert run.results().rows()
+    assert run.progress.rows_read > 0
     assert "too hot" in run._repr_html_()
     assert not list(temporary.iterdir())
 
@@ -133,3 +138,9 @@ def test_what_takes_too_long_is_still_running_and_may_be_stopped(engine, tmp_pat
     run.stop()
     assert run.wait().progress.state == "stopped"
     assert len(run.results().rows()) == 59 * PARTITIONS
+
+
+@pytest.mark.spark
+def test_a_session_of_ours_leaves_control_c_to_those_who_wait():
+    session()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Spark's own would cancel all nodes"

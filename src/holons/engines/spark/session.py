@@ -6,8 +6,10 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -45,6 +47,7 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     directory = _ours.enter_context(scratch())
     options = f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={directory}"'
+    interrupted = signal.getsignal(signal.SIGINT)
     spark = (
         SparkSession.builder.appName("holons")
         .master(
@@ -60,6 +63,8 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
         .config("spark.executor.extraJavaOptions", options)
         .getOrCreate()
     )
+    if threading.current_thread() is threading.main_thread() and interrupted is not None:
+        signal.signal(signal.SIGINT, interrupted)  # Spark's own handler cancels all tasks; ours end with a checkpoint
     _ours.callback(_stop, spark)
     remove_with(spark, directory)
     return spark
