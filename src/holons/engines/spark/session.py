@@ -47,12 +47,11 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     directory = _ours.enter_context(scratch())
     options = f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={directory}"'
+    room = f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]"  # slots cost nothing; later runs may want more
     interrupted = signal.getsignal(signal.SIGINT)
     spark = (
         SparkSession.builder.appName("holons")
-        .master(
-            master or f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]"
-        )  # slots cost nothing; later runs may want more
+        .master(master or room)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -66,7 +65,7 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
     if threading.current_thread() is threading.main_thread() and interrupted is not None:
         signal.signal(signal.SIGINT, interrupted)  # Spark's own handler cancels all tasks; ours end with a checkpoint
     _ours.callback(_stop, spark)
-    remove_with(spark, directory)
+    _remove_with(spark, directory)
     return spark
 
 
@@ -75,7 +74,7 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
 
 
-def remove_with(spark: SparkSession, directory: Path) -> None:
+def _remove_with(spark: SparkSession, directory: Path) -> None:
     """Lets Spark remove a directory when it ends: it does so, if this process is killed, as soon as it notices."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
