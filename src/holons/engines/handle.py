@@ -194,8 +194,6 @@ class Work:
     def _note(self, nodes: Nodes, *, over: bool = False) -> None:
         """Rows a second are those of about the last second; once it is over, of the whole time."""
         (seen, deaths), seconds = nodes.look(), self._clock.now_s() - self._began_s
-        if over and seen.rows_read < self.progress.rows_read:
-            seen = self.progress  # nodes no longer tell of a job that was stopped
         if over:
             seen = replace(seen, rows_per_s=(seen.rows_read - seen.rows_before) / max(seconds, 1e-9))
         told = {one.name: getattr(seen, one.name) for one in fields(Seen)}

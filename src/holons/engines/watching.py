@@ -15,7 +15,7 @@ _BEATS_MAX = 100_000
 
 @dataclass(frozen=True)
 class Seen:
-    """All nodes that beat lately, and how one job goes on them."""
+    """All nodes that beat lately, and how far anybody has come with one job."""
 
     nodes: dict[str, tuple[Running, ...]] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
@@ -40,6 +40,7 @@ class Watcher:
         self._cursor: Cursor = {}
         self._heard: dict[str, tuple[Beat, float]] = {}
         self._first: dict[tuple[str, int], int] = {}
+        self._furthest: dict[tuple[str, int], Running] = {}
         self._before: tuple[float, int, dict[str, dict[int, int]]] | None = None
         self._rate = 0.0
         self._node_rates: dict[str, float] = {}
@@ -67,7 +68,10 @@ class Watcher:
             beat = decode_beat(message.data)
             self._heard[message.writer] = beat, now_s
             for one in beat.running:
-                self._first.setdefault((one.job, one.partition), rows_read(one))
+                place = one.job, one.partition
+                self._first.setdefault(place, rows_read(one))
+                known = self._furthest.get(place)
+                self._furthest[place] = one if known is None or known.offset <= one.offset else known
         return now_s
 
     def look(self, job: str) -> Seen:
@@ -75,11 +79,7 @@ class Watcher:
         now_s = self._listen()
         lately = {name: beat.running for name, (beat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
         nodes = {name: tuple(one for one in running if one.job == job) for name, running in sorted(lately.items())}
-        furthest: dict[int, Running] = {}
-        for running in nodes.values():
-            for one in running:
-                known = furthest.get(one.partition)
-                furthest[one.partition] = one if known is None or known.offset < one.offset else known
+        furthest = {partition: one for (owner, partition), one in self._furthest.items() if owner == job}
         rows = sum(rows_read(one) for one in furthest.values())
         before = sum(self._first[job, partition] for partition in furthest)
         self._measure(now_s, rows, {name: {one.partition: one.offset for one in told} for name, told in nodes.items()})
