@@ -13,21 +13,19 @@ def highest_bids(load: PacedBids) -> list[dict[str, int]]:
     """q7 over all bids of a load: the rows of `highest_bid`, one for each window."""
     best: dict[int, tuple[int, ...]] = {}
     for partition in range(load.partitions):
-        offset = 0
         for number in range(0, load.batch_count, _BATCHES):
-            ids = load.ids(partition, number, min(_BATCHES, load.batch_count - number))
-            rows = load.batch(ids)
+            rows = load.batch(load.ids(partition, number, min(_BATCHES, load.batch_count - number)))
             price, ts, auction, bidder = (
                 rows[name].cast("int64").to_numpy() for name in ("price", "date_time", "auction", "bidder")
             )
             windows = ts // load.window_us
             order = np.lexsort((np.arange(len(ts)), ts, -price, windows))
             for at in order[np.flatnonzero(np.diff(windows[order], prepend=-1))].tolist():
-                found = -int(price[at]), int(ts[at]), partition, offset + at, int(auction[at]), int(bidder[at])
                 window = int(windows[at])
-                best[window] = min(best.get(window, found), found)
-            offset += len(ts)
+                found = -int(price[at]), int(ts[at]), int(auction[at]), int(bidder[at])
+                if window not in best or found[:2] < best[window][:2]:  # of equal ones the first stays
+                    best[window] = found
     return [
         {"window": window * load.window_us, "price": -price, "auction": auction, "bidder": bidder, "date_time": ts}
-        for window, (price, ts, _, _, auction, bidder) in sorted(best.items())
+        for window, (price, ts, auction, bidder) in sorted(best.items())
     ]

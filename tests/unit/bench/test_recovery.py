@@ -29,10 +29,10 @@ def made_up(late_s: float = 0.02, fault_s: float | None = None, outage_s: float 
 
 @pytest.fixture
 def runs() -> recovery.Runs:
-    ways = {"one owner": 1.0, "replicas=2": 0.0}
-    calm = {"no failure": {way: made_up() for way in ways}}
+    ways = {"one owner": (0.02, 1.0), "replicas=2": (0.1, 0.0)}
+    calm = {"no failure": {way: made_up(late_s) for way, (late_s, _) in ways.items()}}
     return calm | {
-        name: {way: made_up(fault_s=10.05, outage_s=outage_s) for way, outage_s in ways.items()}
+        name: {way: made_up(late_s, 10.05, outage_s) for way, (late_s, outage_s) in ways.items()}
         for name in list(recovery.scenarios(10.05))[1:]
     }
 
@@ -56,6 +56,7 @@ def test_faults_are_compared_with_the_calm_run_of_the_same_way(runs):
     assert found["two killed together, one owner", "recovery"] == pytest.approx(1.02)
     assert found["two killed together, one owner", "sensitivity"] == pytest.approx(0.5, abs=0.06)
     assert found["two killed together, replicas=2", "recovery"] == 0.0
+    assert found["two killed together, replicas=2", "sensitivity"] == pytest.approx(0.0)
 
 
 def test_records_are_flat_and_shown(runs):

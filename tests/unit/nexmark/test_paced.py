@@ -65,12 +65,12 @@ def test_the_highest_bid_is_what_both_oracles_say(load):
                 assert price <= frame[ts // load.window_us]
 
 
-def test_of_equal_prices_the_first_bid_wins(monkeypatch):
+@pytest.mark.parametrize("load", [LOADS[0], PacedBids(3_000_000, 3, 0.03, 10_000, 10_000)])  # some at the same instant
+def test_of_equal_prices_the_first_bid_wins(load, monkeypatch):
     def equal(self: PacedBids, ids: np.ndarray) -> pa.RecordBatch:
         return bids(ids, rate=self.rate).set_column(2, "price", pa.array(np.full(len(ids), 5)))
 
     monkeypatch.setattr(PacedBids, "batch", equal)
-    load = LOADS[0]
     first = np.array([row["date_time"] - row["window"] for row in highest_bids(load)])
     assert (first <= 5 * 1_000_000 // load.rate).all()  # before the first bid of a window there are four other events
     parts = [[batch for _, batch in load.batches(partition)] for partition in range(load.partitions)]
