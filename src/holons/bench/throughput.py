@@ -27,7 +27,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench import cpu
+from holons.bench import processes
 from holons.bench.bids import Bids, Expected, Totals
 from holons.bench.kernels import Record
 from holons.bench.node import CHANNEL, STREAM, AveragePerCategory, Highest, check, found_by
@@ -38,6 +38,7 @@ from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
 from holons.errors import HolonsError
 from holons.node import Submitted
+from holons.streams import LmdbLog
 
 HOT_SECONDS: Final = 10
 SYSTEMS: Final = ("holons", "spark")
@@ -89,10 +90,10 @@ class Stopwatch:
 
     def time(self, work: Callable[[], None]) -> None:
         """Does the work, and writes down how long it took."""
-        before_s, began_s = cpu.tree_s(), time.perf_counter()
+        before_s, began_s = processes.tree_cpu_s(), time.perf_counter()
         work()
         self.wall_s.append(time.perf_counter() - began_s)
-        after_s = cpu.tree_s()
+        after_s = processes.tree_cpu_s()
         if before_s is not None and after_s is not None:
             self.cpu_s.append(after_s - before_s)
 
@@ -163,18 +164,11 @@ def measure(running: Driver, program: h.Program, nodes: int, rows: int, watch: S
 def _wait_for_rows(running: Driver, version: Submitted, rows: int) -> None:
     """Waits until so many result rows can be read."""
     until_s = time.perf_counter() + _PATIENCE_S
-    while time.perf_counter() < until_s:
-        with_results = running.site.outputs(version.id).get(CHANNEL)
-        if with_results is not None:
-            with with_results as log:
-                while time.perf_counter() < until_s:
-                    if sum(map(log.end, range(log.partitions))) >= rows:
-                        return
-                    check_stopped(running.stopped().get(version.id))
-                    time.sleep(_LOOK_S)
-        check_stopped(running.stopped().get(version.id))
-        time.sleep(_LOOK_S)
-    raise HolonsError(f"no end of {version.id} in {_PATIENCE_S:.0f} s", hint="fewer events, or a machine less busy")
+    with LmdbLog(running.site.directory / "output", f"{version.id}/{CHANNEL}", version.partitions, "reader") as log:
+        while sum(map(log.end, range(log.partitions))) < rows:
+            if running.wait(_LOOK_S) or time.perf_counter() > until_s:
+                check_stopped(running.stopped().get(version.id))
+                raise HolonsError(f"{version.id} ended, or took {_PATIENCE_S:.0f} s, without all of its rows")
 
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:

@@ -1,0 +1,66 @@
+"""Processes as the kernel tells of them: what a tree of them has cost, and who is in a group."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_STATE, _PARENT, _GROUP, _USER, _SYSTEM = 0, 1, 2, 11, 12
+
+
+@dataclass(frozen=True)
+class Process:
+    """A living process."""
+
+    pid: int
+    parent: int
+    group: int
+    cpu_s: float
+    """How much processor time it has used."""
+
+    @property
+    def command(self) -> str:
+        """What it was started with; empty if it is gone."""
+        try:
+            return (_PROC / str(self.pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def living() -> list[Process]:
+    """All processes that have not ended; none where the kernel does not tell."""
+    found = []
+    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
+        if entry.name.isdigit() and (told := _stat(entry)) is not None and told[_STATE] not in "ZX":
+            used_s = (int(told[_USER]) + int(told[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
+            found.append(Process(int(entry.name), int(told[_PARENT]), int(told[_GROUP]), used_s))
+    return found
+
+
+def tree_cpu_s(root: int | None = None) -> float | None:
+    """Processor seconds of `root` (this process) and of all that descend from it; None where the kernel does not tell."""
+    processes = {process.pid: process for process in living()}
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    total_s, waiting = 0.0, [os.getpid() if root is None else root]
+    while waiting:
+        pid = waiting.pop()
+        total_s += processes[pid].cpu_s if pid in processes else 0.0
+        waiting += children.get(pid, [])
+    return total_s if processes else None
+
+
+def in_group(group: int) -> list[Process]:
+    """The living processes of a process group."""
+    return [process for process in living() if process.group == group]
+
+
+def _stat(entry: Path) -> list[str] | None:
+    """The fields of a process after its name; None if it is gone."""
+    try:
+        return (entry / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
