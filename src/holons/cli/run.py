@@ -20,13 +20,13 @@ from holons.engines.choosing import check_engine, nodes_of
 from holons.engines.driver import Driver
 from holons.engines.scratch import scratch
 from holons.engines.site import Site
-from holons.engines.watching import Seen
+from holons.engines.watching import Seen, watermark_text
 from holons.errors import BadInput
 from holons.node import Settings, Submitted
 from holons.program import Job
 from holons.streams import FileSink, LmdbLog, load
 from holons.streams import Progress as LoadProgress
-from holons.windows import BEGINNING, END, ENDING, instant_text
+from holons.windows import END
 
 _LOOK_S = 0.1
 _ROWS_SHOWN = 8
@@ -170,7 +170,7 @@ def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> Rende
     told = Text.assemble(
         (version.name, "bold"),
         f"  {seconds:.0f} s   {seen.rows_read:,} rows, {seen.rows_per_s:,.0f} a second, {seen.rows_waiting:,} waiting",
-        f"   {seen.windows:,} windows   watermark {_instant(seen.watermark)}",
+        f"   {seen.windows:,} windows   watermark {watermark_text(seen.watermark)}",
     )
     if deaths:
         told.append(f"   replaced after death: {deaths}", "yellow")
@@ -186,15 +186,9 @@ def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> Rende
             partitions or "-",
             f"{rows:,}",
             f"{lag:,}",
-            _instant(min((one.watermark for one in running), default=None)),
+            watermark_text(min((one.watermark for one in running), default=None)),
         )
     return Group(told, table)
-
-
-def _instant(watermark: int | None) -> str:
-    if watermark is None or watermark <= BEGINNING:
-        return "-"
-    return "ended" if watermark >= ENDING else instant_text(watermark)
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------------
