@@ -153,6 +153,8 @@ def report(plan: Plan, runs: Runs, found: Sequence[Record]) -> Report:
         "Recovery is from a fault until the last window that it disturbed was readable. Sensitivity is the area "
         "between the latency curve and the average without failures. Every window was compared with a sequential "
         "computation.",
+        "With replicas=2 each partition runs on two nodes. If two nodes are killed together that are the two of one "
+        "partition, that partition is taken over as it would be without.",
     )
     page.figure(plots.latency_grid(runs))
     page.heading("Figures")
