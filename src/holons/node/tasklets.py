@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from holons import codec
-from holons.errors import CheckpointLost, LogUnavailable, StoreUnavailable, WrongScope
+from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDamaged, StoreUnavailable, WrongScope
 from holons.node.pace import Pace
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
@@ -23,10 +24,12 @@ from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
 from holons.program.calls import check_peekable
+from holons.store import Position
 from holons.streams import Chunk, Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
+_SNAPSHOT_REST = 10.0  # so many times as long as storing a replica took, none is stored again
 _ROWS_FIRST = 8192
 _CALLS_FIRST = 32
 
@@ -52,6 +55,8 @@ class JobOnNode:
         """Why a partition that belongs here cannot start."""
         self._since_snapshot = 0
         self._snapshot_at_s = float("-inf")
+        self._snapshot_s = 0.0
+        self._cursors: dict[Position, Cursor] = {}
 
     def listen(self) -> bool:
         """Takes in what others have sealed; says whether there was anything."""
@@ -101,20 +106,21 @@ class JobOnNode:
     def _durable_cursors(self) -> list[Cursor]:
         """Where the durable snapshots go on from that are whole and of use, oldest first."""
         name, store, starts = f"{self.name}/replica", self.ports.store, self.sync.starts()
-        durable = set(store.durable(name))
-        found = [cursor for position, (cursor, _) in whole_records(store, name) if position in durable]
-        return [cursor for cursor in reversed(found) if _goes_on(cursor, starts)]
+        known, self._cursors = self._cursors, {}
+        for position in store.durable(name):
+            with suppress(RecordDamaged, CodecError):  # torn, or gone by now
+                self._cursors[position] = known.get(position) or codec.decode(store.get(name, position))[0]
+        return [cursor for _, cursor in sorted(self._cursors.items()) if _goes_on(cursor, starts)]
 
     def snapshot(self) -> None:
         """Stores the replica, and lets go of the part of the sync stream that two snapshots cover.
 
-        Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them.
+        Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them. A large
+        replica takes long to store, and is stored less often: it is for those who join, and must not cost the others much.
         """
         now_s = self.ports.clock.now_s()
-        if (
-            self._since_snapshot < self.settings.snapshot_deltas
-            or now_s - self._snapshot_at_s < self.settings.checkpoint_s
-        ):
+        rest_s = max(self.settings.checkpoint_s, _SNAPSHOT_REST * self._snapshot_s)
+        if self._since_snapshot < self.settings.snapshot_deltas or now_s - self._snapshot_at_s < rest_s:
             return
         if self.replica.gaps():
             return
@@ -125,6 +131,7 @@ class JobOnNode:
         if len(cursors) == 2:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
             store.drop(name, (sum(cursors[0].values()),))
+        self._snapshot_s = self.ports.clock.now_s() - now_s
 
     def start(self, partition: int) -> PartitionTasklet:
         """Begins to run a partition, from its newest checkpoint."""

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
+from functools import lru_cache
 from typing import Final
+
+from isal import isal_zlib
 
 from holons.errors import InvariantBroken, RecordDamaged
 from holons.store.store import Position
@@ -28,15 +30,19 @@ _MAGIC: Final = b"holons\x00\x01"
 _HEADER: Final = struct.Struct("<8sIQ")
 _POSITION: Final = re.compile(r"at((?:_[pm][0-9]{3,})*)")
 _NINES: Final = str.maketrans("0123456789", "9876543210")
+_REMEMBERED: Final = 4096
+"""How many texts are not made anew: every look into a store lists what is there."""
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def name_text(name: str) -> str:
     """A name in characters that every file system tells apart: `Bids/3` is `%42ids%2f3`."""
     data = name.encode("utf-8", "surrogatepass")
     return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in data)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def position_text(position: Position) -> str:
     """A position as text that sorts as the position does."""
     text = "at" + "".join(f"_{_number_text(number)}" for number in position)
@@ -45,6 +51,7 @@ def position_text(position: Position) -> str:
     return text
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def parse_position(text: str) -> Position | None:
     """The position that a text stands for; None if it is no such text."""
     found = _POSITION.fullmatch(text)
@@ -103,4 +110,6 @@ def missing(name: str, position: Position, where: str) -> RecordDamaged:
 
 
 def _checksum(name: str, position: Position, data: bytes) -> int:
-    return zlib.crc32(data, zlib.crc32(f"{name_text(name)}/{position_text(position)}".encode()))
+    start: int = isal_zlib.crc32(f"{name_text(name)}/{position_text(position)}".encode())
+    checksum: int = isal_zlib.crc32(data, start)
+    return checksum

@@ -1,0 +1,76 @@
+"""How often a replica is stored, and how often a stored one is read. Time passes by turns, so nothing here is by chance."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+
+import holons as h
+from holons.engines.embedded.nodes import TurnClock, World
+from holons.node import Node, Settings
+from holons.store import MemoryStore
+from holons.streams import MemoryLog
+
+SETTINGS = Settings(snapshot_deltas=1, checkpoint_s=0.5)
+
+
+class Count(h.Program):
+    n = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+    def process(self, events):
+        self.n.insert(1, events.ts)
+
+    def on_window(self, window):
+        yield {"n": self.n[window]}
+
+
+class SlowStore(MemoryStore):
+    """A store that takes so long for each replica, and notes what is asked of it."""
+
+    def __init__(self, clock: TurnClock, takes_s: float) -> None:
+        super().__init__()
+        self.clock = clock
+        self.takes_s = takes_s
+        self.stored_s: list[float] = []
+        self.read: list[tuple[int, ...]] = []
+
+    def put(self, name, position, data):
+        if name.endswith("/replica"):
+            self.stored_s.append(self.clock.now_s())
+            self.clock.sleep_s(self.takes_s)
+        super().put(name, position, data)
+
+    def get(self, name, position):
+        if name.endswith("/replica"):
+            self.read.append(position)
+        return super().get(name, position)
+
+
+def run(takes_s: float) -> SlowStore:
+    log = MemoryLog(1)
+    world = World({"in": log})
+    store = world.store = SlowStore(world.clock, takes_s)
+    node = Node("node-0", world.ports("node-0"), SETTINGS)
+    node.add_job("count", h.job(Count(), "in"))
+    for second in range(400):
+        log.append(0, pa.record_batch({"ts": [second * 1_000_000]}))
+        world.clock.sleep_s(0.1)
+        node.tick()
+        assert not node.failures
+    return store
+
+
+@pytest.mark.parametrize(("takes_s", "rest_s"), [(0.0, 0.5), (0.3, 3.0), (1.0, 10.0)])
+def test_the_longer_it_takes_the_less_often_a_replica_is_stored(takes_s, rest_s):
+    gaps_s = [after - before for before, after in pairwise(run(takes_s).stored_s)]
+    assert len(gaps_s) > 2
+    assert min(gaps_s) >= rest_s
+    assert max(gaps_s) <= rest_s + takes_s + 0.3
+
+
+def test_a_stored_replica_is_read_once():
+    store = run(0.0)
+    assert len(store.stored_s) > 10
+    assert sorted(store.read) == sorted(set(store.read))
