@@ -29,7 +29,6 @@ _IDLE_S = 0.0005
 _LOOK_S = 0.01
 _STOP_S = 5.0
 _REPLACE_S = 0.5
-_SILENT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,9 @@ class Process(Protocol):
 
 class Driver(ABC):
     """Nodes over one site. Use it as a context manager: at its end nothing is left running."""
+
+    silent_s = 60.0
+    """How long no node at all may be heard."""
 
     def __init__(self, site: Site, settings: Settings | None = None) -> None:
         self.site = site
@@ -174,9 +176,9 @@ class Driver(ABC):
         while not self.wait(_REPLACE_S):
             check_stopped(self.stopped().get(version.id))
             self.replace_the_dead()
-            if not self.watcher.pids() and self.clock.now_s() - began_s > _SILENT_S:
+            if not self.watcher.pids() and self.clock.now_s() - began_s > self.silent_s:
                 raise NodesSilent(
-                    f"no node has come up in {_SILENT_S:.0f} s, or all have gone silent",
+                    f"no node has come up in {self.silent_s:.0f} s, or all have gone silent",
                     hint="look at what their processes, or Spark's workers, print; is the machine too busy?",
                 )
         check_stopped(self.stopped().get(version.id))
