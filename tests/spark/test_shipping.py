@@ -49,8 +49,10 @@ class Main(Beside):
         yield {"n": self.n[window] + lazy.more()}
 """
 RUN = """
-import os, sys, tempfile
+import os, shutil, sys, tempfile
+from pathlib import Path
 import numpy as np, polars as pl
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
@@ -61,7 +63,7 @@ from holons.windows import END
 
 master = os.environ["TEST_MASTER"]
 os.environ["PYSPARK_PYTHON"] = sys.executable
-quiet = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
+quiet = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.executor.memory", "512m")
 spark = session() if master == "local" else quiet.master(master).getOrCreate()
 rows = {"bids": [[pl.DataFrame({"ts": np.arange(50) * 100_000}), END]]}
 for program in (Main(), Beside(), Installed()):
@@ -73,7 +75,9 @@ for program in (Main(), Beside(), Installed()):
             found = nodes.run_to_end(job, 1)
     assert canonical(found) == canonical(run_oracle(job, rows)), job.name
     print(job.name, "from", type(program).__module__, "is right")
+work = Path(_find_spark_home()) / "work" / spark.sparkContext.applicationId
 spark.stop()
+shutil.rmtree(work, ignore_errors=True)
 """
 RIGHT = ["Main from __main__ is right", "Beside from beside is right", "Installed from installed_package is right"]
 CELLS = """

@@ -32,7 +32,6 @@ _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
 _LOOK_S = 0.01
 _STOP_S = 5.0
 _TEND_S = 0.5
-_SILENT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,9 @@ class Process(Protocol):
 
 class Driver(ABC):
     """Nodes over one site. Use it as a context manager: at its end nothing is left running."""
+
+    silent_s = 60.0
+    """How long no node at all may be heard."""
 
     def __init__(self, site: Site, settings: Settings | None = None) -> None:
         self.site = site
@@ -197,9 +199,9 @@ class Driver(ABC):
     def _check_silence(self, now_s: float) -> None:
         if self.watcher.pids():
             self._heard_s = now_s
-        elif now_s - self._heard_s > _SILENT_S:
+        elif now_s - self._heard_s > self.silent_s:
             raise NodesSilent(
-                f"no node has come up in {_SILENT_S:.0f} s, or all have gone silent",
+                f"no node has come up in {self.silent_s:.0f} s, or all have gone silent",
                 hint="look at what their processes, or Spark's workers, print; is the machine too busy?",
             )
 

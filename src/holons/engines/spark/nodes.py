@@ -6,6 +6,7 @@ go on, and take its partitions over long before Spark has brought it back. A tas
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -28,12 +29,16 @@ from holons.node import Settings
 _SCHEMA = "done boolean"
 _ATTEMPTS_MAX = 1_000
 
+logger = logging.getLogger("holons.nodes")
+
 
 class SparkNodes(Driver):
     """Nodes over a site on this machine, each in a task of its own.
 
     With `one_node_per_executor` each has an executor to itself; else Spark puts them wherever there is a free core.
     """
+
+    silent_s = 180.0  # a JVM's first task takes its time on a busy machine
 
     def __init__(
         self,
@@ -64,6 +69,9 @@ class SparkNodes(Driver):
         if self._has_executors:
             for name in [name for name, task in self.running.items() if cast(NodeTask, task).must_go()]:
                 self.retire(name)
+        for name, task in self.running.items():
+            if not task.alive() and (error := cast(NodeTask, task).error) is not None:
+                logger.warning("%s: Spark gave its task up: %s", name, error)
         return super().replace_the_dead()
 
     def _spark_is_there(self) -> bool:
