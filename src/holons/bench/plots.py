@@ -74,6 +74,7 @@ def latency_grid(runs: Mapping[str, Mapping[str, Chronicle]]) -> Any:  # noqa: A
                     figure.add_vline(one.at_s, line=line, **place)
     _dress(figure, height=150 + 190 * len(runs))
     figure.update_annotations(font={"size": 13})
+    figure.update_yaxes(type="log")  # from milliseconds to tens of seconds
     figure.update_yaxes(title_text="ms", col=1)
     figure.update_xaxes(title_text="seconds since the load began", row=len(runs))
     return figure

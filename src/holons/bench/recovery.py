@@ -16,7 +16,7 @@ from rich.table import Table
 
 import holons as h
 from holons.bench import live, plots
-from holons.bench.chronicle import Chronicle
+from holons.bench.chronicle import Chronicle, Happened
 from holons.bench.kernels import Record
 from holons.bench.latencies import UNITS, figures
 from holons.bench.live import Fault
@@ -31,7 +31,15 @@ BACK_S: Final = 10.0
 """A killed node is back after so long, a stopped one goes on."""
 APART_S: Final = 5.0
 FAILURE_TIMEOUT_S: Final = 0.4
+STOCK: Final = "stock Structured Streaming"
+"""The way in which the others do it."""
 _CALM: Final = "no failure"
+_ABOUT_STOCK: Final = (
+    "Beside it, the same query in stock Structured Streaming, warm and tuned: as many executors, each in a process of its "
+    "own, which read small Parquet files that appear at the same rate, in micro-batches without a pause. Spark replaces "
+    "executors that are killed at once (it is not held back for 10 s as ours are); a query that fails is started again "
+    "from its checkpoint. Its windows were checked as well."
+)
 _SHOWN: Final = ("average", "p50", "p99", "p99.9", "max", "recovery", "sensitivity")
 
 
@@ -92,6 +100,32 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
     return runs
 
 
+def run_stock(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
+    """Runs every scenario on stock Structured Streaming: as many executors, the same rate, windows and times."""
+    from holons.bench.stock.recovery import run_stock as run_one
+
+    runs: Runs = {}
+    for scenario in scenarios(0.0):
+        progress(f"{scenario}, {STOCK}")
+        found = run_one(
+            scenario,
+            rate_per_s=plan.rate,
+            partitions=plan.partitions,
+            window_us=1_000 * plan.window_ms,
+            seconds=plan.seconds,
+            executors=plan.nodes,
+            warm_up_s=WARM_S,
+        )
+        faults = [Happened(WARM_S + float(at_s), "killed", "executor") for at_s in found.faults_s]
+        runs[scenario] = {STOCK: Chronicle(WARM_S + found.due_s, WARM_S + found.readable_s, [], happened=faults)}
+    return runs
+
+
+def beside(runs: Runs, others: Runs) -> Runs:
+    """Runs of the same scenarios, side by side."""
+    return {scenario: {**ways, **others.get(scenario, {})} for scenario, ways in runs.items()}
+
+
 def check(run: Chronicle, expected: list[dict[str, int]], scenario: str) -> None:
     """Raises unless every window is what it must be."""
     wrong = [want["window"] for found, want in zip(run.rows, expected, strict=True) if found != want]
@@ -99,7 +133,7 @@ def check(run: Chronicle, expected: list[dict[str, int]], scenario: str) -> None
         raise InvariantBroken(f"{scenario}: {len(wrong)} windows are wrong, the first at {wrong[0]} us")
 
 
-def records(runs: Mapping[str, Mapping[str, Chronicle]], system: str = "holons") -> list[Record]:
+def records(runs: Mapping[str, Mapping[str, Chronicle]]) -> list[Record]:
     """Flat records of all figures; a run with faults is compared with the calm one in the same way."""
     found = []
     for scenario, ways in runs.items():
@@ -109,7 +143,7 @@ def records(runs: Mapping[str, Mapping[str, Chronicle]], system: str = "holons")
             told = figures(
                 chronicle.due_s[warm], chronicle.readable_s[warm], chronicle.faults_s, calm.late_s[calm_warm]
             )
-            case = f"{scenario}, {way}"
+            system, case = ("spark", scenario) if way == STOCK else ("holons", f"{scenario}, {way}")
             found += [
                 Record(bench="recovery", case=case, system=system, metric=name, value=value, unit=UNITS.get(name, "s"))
                 for name, value in told.items()
@@ -155,6 +189,7 @@ def report(plan: Plan, runs: Runs, found: Sequence[Record]) -> Report:
         "computation.",
         "With replicas=2 each partition runs on two nodes. If two nodes are killed together that are the two of one "
         "partition, that partition is taken over as it would be without.",
+        *([_ABOUT_STOCK] if any(STOCK in ways for ways in runs.values()) else []),
     )
     page.figure(plots.latency_grid(runs))
     page.heading("Figures")

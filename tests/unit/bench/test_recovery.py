@@ -9,6 +9,7 @@ from rich.console import Console
 from holons.bench import live, recovery
 from holons.bench.chronicle import Chronicle, Happened, Heard
 from holons.bench.recovery import Plan
+from holons.bench.stock.recovery import script
 from holons.errors import InvariantBroken
 
 DUE = np.arange(1, 201) / 10
@@ -72,6 +73,26 @@ def test_the_page_has_a_curve_for_each_run(runs):
     for scenario in runs:
         assert f"{scenario}: one owner" in page
     assert page.count("Plotly.newPlot") == 3
+
+
+def test_stock_spark_stands_beside_and_is_compared_with_its_own_calm_run(runs):
+    stock = {
+        name: {recovery.STOCK: made_up(1.0, None if name == "no failure" else 10.05, 4.0)}
+        for name in recovery.scenarios(10.05)
+    }
+    both = recovery.beside(runs, stock)
+    found = {(one["system"], one["case"], one["metric"]): one["value"] for one in recovery.records(both)}
+    assert found["spark", "no failure", "max"] == pytest.approx(1.0)
+    assert found["spark", "two killed together", "max"] == pytest.approx(4.95)
+    assert found["spark", "two killed together", "recovery"] == pytest.approx(5.0, abs=0.5)
+    assert found["holons", "two killed together, one owner", "recovery"] == pytest.approx(1.02)
+    page = recovery.report(Plan(), both, recovery.records(both)).html()
+    assert f"two killed together: {recovery.STOCK}" in page
+
+
+def test_every_scenario_is_one_of_stock_spark_too():
+    for scenario in recovery.scenarios(10.0):
+        assert isinstance(script(scenario, 10.0), list)
 
 
 def test_wrong_windows_are_noticed():

@@ -60,7 +60,7 @@ def left_behind() -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["two killed together", "two killed for good", "one stopped 10 s"])
+@pytest.mark.parametrize("scenario", ["two killed together", "two killed for good", "one stopped for 10 s"])
 def test_every_window_comes_out_whatever_happens_to_executors(scenario):
     before = left_behind()
     recorded = small(scenario)

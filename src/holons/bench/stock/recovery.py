@@ -70,7 +70,7 @@ def script(scenario: str, at_s: float) -> list[Deed]:
         "two killed together": [Deed(at_s, "kill", 2)],
         "two killed 5 s apart": [Deed(at_s, "kill"), Deed(at_s + APART_S, "kill")],
         "two killed for good": [Deed(at_s, "remove", 2)],
-        "one stopped 10 s": [Deed(at_s, "pause"), Deed(at_s + PAUSE_S, "resume")],
+        "one stopped for 10 s": [Deed(at_s, "pause"), Deed(at_s + PAUSE_S, "resume")],
     }
     if scenario not in scripts:
         raise BadInput(f"no scenario {scenario!r}", hint=f"one of: {', '.join(scripts)}")
