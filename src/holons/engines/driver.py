@@ -233,6 +233,7 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
             diary.look()
         if not happened:
             ports.clock.sleep_s(_IDLE_S)
+    diary.look()
     node.close()
 
 
