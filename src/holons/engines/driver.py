@@ -258,6 +258,7 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
         else:
             ports.clock.sleep_s(idle_s)
             idle_s = min(idle_s * _IDLE_GROWTH, _IDLE_MAX_S)
+    diary.look()
     node.close()
 
 

@@ -180,10 +180,11 @@ class Diary:
                 logger.info("no longer runs partition %d of %s", partition, job)
         self._running = running
         self._owners = self._others()
-        for job in node.stopped.keys() - self._stopped:
-            told, level = node.stopped[job], logging.ERROR if job in node.failures else logging.INFO
-            logger.log(level, "%s was stopped everywhere: %s: %s", job, told.kind, told.reason)
-            self._stopped.add(job)
+        for job in node.failures.keys() - self._stopped:
+            logger.error("%s stops everywhere: it cannot go on", job, exc_info=node.failures[job])
+        for job in node.stopped.keys() - node.failures.keys() - self._stopped:
+            logger.info("%s was stopped: %s: %s", job, node.stopped[job].kind, node.stopped[job].reason)
+        self._stopped |= node.failures.keys() | node.stopped.keys()
 
     def _took(self, job: str, partitions: list[int], before: str) -> None:
         what = f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))} of {job}"
