@@ -40,7 +40,7 @@ _ABOUT_STOCK: Final = (
     "executors that are killed at once (it is not held back for 10 s as ours are); a query that fails is started again "
     "from its checkpoint. Its windows were checked as well."
 )
-_SHOWN: Final = ("average", "p50", "p99", "p99.9", "max", "recovery", "sensitivity")
+_SHOWN: Final = ("average", "p50", "p99", "p99.9", "max", "recovery", "for_good", "sensitivity")
 
 
 def scenarios(at_s: float) -> dict[str, list[Fault]]:
@@ -170,7 +170,7 @@ def _lines(found: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
         [system, case, *(f"{told[name]:.3f}" if name in told else "" for name in _SHOWN)]
         for (system, case), told in by_case.items()
     ]
-    heads = [f"{name} s²" if name == "sensitivity" else name for name in _SHOWN]
+    heads = [f"{name} s²" if name == "sensitivity" else name.replace("_", " ") for name in _SHOWN]
     return ["system", "case", *heads], rows
 
 
@@ -184,8 +184,9 @@ def report(plan: Plan, runs: Runs, found: Sequence[Record]) -> Report:
         "up). Killed means SIGKILL, stopped SIGSTOP. A node counts as dead after "
         f"{plan.failure_timeout_s:g} s without a sign of life.",
         "Latency is from a window's end to the moment at which a reader has its result; every window counts in full. "
-        "Recovery is from a fault until the last window that it disturbed was readable. Sensitivity is the area "
-        "between the latency curve and the average without failures. Every window was compared with a sequential "
+        "Recovery is from a fault until the last window that it disturbed was readable: before two seconds without such "
+        "windows, and for good, that is, until the next fault or the end. Sensitivity is the area between the latency "
+        "curve and the average without failures. Every window was compared with a sequential "
         "computation.",
         "With replicas=2 each partition runs on two nodes. If two nodes are killed together that are the two of one "
         "partition, that partition is taken over as it would be without.",

@@ -44,6 +44,14 @@ def test_of_several_faults_the_slowest_recovery_counts():
     assert recovery_s(DUE, DUE + dented(2.05, outage_s=0.5), [2.05, 6.05], 0.05) == pytest.approx(0.52)
 
 
+def test_a_disturbance_long_after_the_fault_is_only_in_the_figure_for_good():
+    late = dented(3.05)
+    late[[44, 90]] = 0.5  # due at 4.5, soon after, and at 9.1
+    told = figures(DUE, DUE + late, [3.05], CALM)
+    assert told["recovery"] == pytest.approx(5.0 - 3.05)
+    assert told["for_good"] == pytest.approx(9.6 - 3.05)
+
+
 def test_a_window_that_was_due_before_the_fault_and_readable_after_counts():
     late = CALM.copy()
     late[29] = 1.0  # due at 3.0

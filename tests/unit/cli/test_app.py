@@ -158,6 +158,20 @@ def test_the_node_bench_measures_latency_unless_told_otherwise(monkeypatch, caps
     assert [record["value"] for record in json.loads(capsys.readouterr().out)] == [2000]
 
 
+def test_the_recovery_bench_takes_its_plan_from_the_options(monkeypatch, tmp_path, capsys: pytest.CaptureFixture[str]):
+    from holons.bench import recovery
+
+    written: list[Path] = []
+    page = type("Page", (), {"write": lambda self, file: written.append(file)})()
+    monkeypatch.setattr(recovery, "run", lambda plan, progress: plan)
+    monkeypatch.setattr(recovery, "records", lambda plan: [RECORD | {"value": plan.failure_timeout_s * plan.seconds}])
+    monkeypatch.setattr(recovery, "report", lambda plan, runs, records: page)
+    few = ("bench", "recovery", "--seconds", "20", "--timeout", "0.5", "--no-spark", "--json", "-")
+    assert run(*few, "--html", str(tmp_path / "r.html")) == 0
+    assert json.loads(capsys.readouterr().out) == [RECORD | {"value": 10.0}]
+    assert written == [tmp_path / "r.html"]
+
+
 def test_bench_shows_a_table_otherwise(kernels: ModuleType, capsys: pytest.CaptureFixture[str]):
     assert run("bench", "kernels") == 0
     assert "rows/s" in capsys.readouterr().out
