@@ -1,5 +1,6 @@
 """Stock Spark with executors killed and stopped: every window comes out right, and nothing is left behind."""
 
+import multiprocessing
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from holons.bench import processes
 from holons.bench.stock import recovery
 from holons.bench.stock.feed import PacedFiles
+from holons.clock import SystemClock
 from holons.errors import BadInput
 
 FEED = PacedFiles(rate_per_s=2_000, partitions=4, window_us=250_000, windows=8)
@@ -78,3 +80,22 @@ def test_nothing_is_left_behind_by_a_run_that_fails(monkeypatch):
     with pytest.raises(BaseException, match="wrong or missing"):
         small("no failure")
     assert left_behind() <= before
+
+
+@pytest.mark.slow
+def test_nothing_is_left_behind_by_a_run_that_is_killed():
+    before = left_behind()
+    runner = multiprocessing.get_context("spawn").Process(target=small, args=("no failure",))
+    runner.start()
+    until(lambda: any(name.isdigit() for name in left_behind() - before), "no executor came up")
+    runner.kill()
+    runner.join()
+    until(lambda: left_behind() <= before, "something was left behind")
+
+
+def until(condition, why: str, within_s: float = 300.0) -> None:
+    clock = SystemClock()
+    until_s = clock.now_s() + within_s
+    while not condition():
+        assert clock.now_s() < until_s, why
+        clock.sleep_s(0.1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import tempfile
 import threading
@@ -223,7 +224,7 @@ class Found:
 def _live(plan: Plan, parent: int, told: Connection) -> None:
     """The whole life of the process that runs stock Spark."""
     os.setsid()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent, plan.directory), daemon=True).start()
     log = os.open(plan.directory / "log", os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -236,11 +237,16 @@ def _live(plan: Plan, parent: int, told: Connection) -> None:
         told.send(f"{type(error).__name__}: {error}")
 
 
-def _end_with(parent: int) -> None:
-    """If whoever started this is killed, all of this ends."""
+def _end_with(parent: int, directory: Path) -> None:
+    """If whoever started this is killed, all of this ends, and nothing is left."""
     while os.getppid() == parent:
         time.sleep(1.0)
-    os.killpg(0, signal.SIGKILL)
+    while others := [process for process in in_group(os.getpgrp()) if process.pid != os.getpid()]:
+        for process in others:
+            _signal(process.pid, signal.SIGKILL)
+        time.sleep(_LOOK_S)
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
 
 
 def _cluster(plan: Plan) -> SparkSession:
