@@ -25,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -224,7 +225,8 @@ class Found:
 def _live(plan: Plan, parent: int, told: Connection) -> None:
     """The whole life of the process that runs stock Spark."""
     os.setsid()
-    threading.Thread(target=_end_with, args=(parent, plan.directory), daemon=True).start()
+    orphan = threading.Thread(target=_end_with, args=(parent, plan.directory), daemon=True)
+    orphan.start()
     log = os.open(plan.directory / "log", os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -234,7 +236,10 @@ def _live(plan: Plan, parent: int, told: Connection) -> None:
         told.send(_Run(plan, spark).to_end())
         spark.stop()
     except Exception as error:  # noqa: BLE001 - whatever it was, whoever waits must know
-        told.send(f"{type(error).__name__}: {error}")
+        with suppress(OSError):
+            told.send(f"{type(error).__name__}: {error}")
+    if os.getppid() != parent:
+        orphan.join()  # cleans up, and ends this process
 
 
 def _end_with(parent: int, directory: Path) -> None:
