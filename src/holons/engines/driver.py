@@ -196,6 +196,15 @@ class Driver(ABC):
                 self._check_silence(now_s)
         return settled
 
+    def run_to_end(self, job: Job, nodes: int) -> Collected:
+        """Runs a job on so many nodes until everything is out, and returns that."""
+        version = self.submit(job)
+        for _ in range(nodes):
+            self.start()
+        while not self.tend(version):
+            self.clock.sleep_s(_LOOK_S)
+        return self.collected(job.name)
+
     def _check_silence(self, now_s: float) -> None:
         if self.watcher.pids():
             self._heard_s = now_s
