@@ -89,8 +89,8 @@ class Run:
         assert not self.nodes.stopped()
 
 
-def check_takeover(run: Run, victims: list[str], kill) -> None:
-    """The survivors own everything before a replacement has beaten once, and went on reading all the while."""
+def check_takeover(run: Run, victims: list[str], kill, *, before_spark: bool) -> None:
+    """Others own everything, and went on reading all the while; `before_spark`: a replacement has not beaten once."""
     witness, live = run.witness, run.live
     survivors = [name for name in run.names if name not in victims]
     lost = {partition for name in victims for partition in witness.owned_by(name)}
@@ -102,18 +102,19 @@ def check_takeover(run: Run, victims: list[str], kill) -> None:
     def taken_over() -> bool:
         live.more()
         witness.look()
-        assert set(witness.newest) <= set(run.names), "a replacement was there first"
+        replacements = set(witness.newest) - set(run.names)
+        assert not (before_spark and replacements), "a replacement was there first"
         for name in survivors:
             sequence, offsets = before[name]
             now = _kept(witness, name, lost)
             further = [now[partition] > at for partition, at in offsets.items() if partition in now]
             if witness.newest[name].sequence > sequence and all(further):
                 went_on.add(name)
-        return all(witness.owners[partition][1] in survivors for partition in lost)
+        return all(witness.owners[partition][1] in {*survivors, *replacements} for partition in lost)
 
     until(taken_over, "nobody took over")
     new_owners = {witness.owners[partition][1] for partition in lost}
-    assert new_owners <= went_on, "they stood still until they took over"
+    assert new_owners & set(survivors) <= went_on, "they stood still until they took over"
     rows = live.site.collected(live.job.name)
     until(lambda: live.more() or live.site.collected(live.job.name) != rows, "no window came out after it")
 
@@ -140,7 +141,7 @@ def test_an_executor_is_killed_and_the_others_take_over_before_spark_has_restart
         executor = parent(parent(run.pids[victim]))
         assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
         with caplog.at_level(logging.WARNING, logger="holons.nodes"):
-            check_takeover(run, [victim], lambda: os.kill(executor, signal.SIGKILL))
+            check_takeover(run, [victim], lambda: os.kill(executor, signal.SIGKILL), before_spark=True)
             until(lambda: nodes.settled() or f"from {victim}, which has" in caplog.text, "nobody said so")
         run.end()
         check_survivors(run, [victim])
@@ -148,11 +149,12 @@ def test_an_executor_is_killed_and_the_others_take_over_before_spark_has_restart
     assert live.found() == live.expected()
 
 
-def test_a_python_worker_is_killed_and_the_others_take_over_before_spark_has_restarted_it(spark, live):
+def test_a_python_worker_is_killed_and_the_others_go_on(spark, live):
     with SparkNodes(live.site, SETTINGS, nodes=NODES, spark=spark) as nodes:
         run = Run(live, nodes)
         victim = run.names[0]
-        check_takeover(run, [victim], lambda: os.kill(run.pids[victim], signal.SIGKILL))
+        # before_spark: to fork another worker may take Spark less time than it takes us to miss this one
+        check_takeover(run, [victim], lambda: os.kill(run.pids[victim], signal.SIGKILL), before_spark=False)
         run.end()
         check_survivors(run, [victim])
     assert live.found() == live.expected()

@@ -55,7 +55,7 @@ def test_the_highest_bid_is_what_both_oracles_say(load):
     job = h.job(highest_bid(load.window_us), "bids", time="date_time")
     expected = highest_bids(load)
     assert len(expected) >= load.windows
-    assert h.run(job, {"bids": parts}).rows() == expected
+    assert h.run(job, {"bids": parts}, engine="embedded").wait().results().rows() == expected
     rows = run_oracle(job, {"bids": [[*part, END] for part in parts]}, rows_per_call=5_000)["on_window"]
     assert [row for part in rows.values() for row in part] == expected
     frame = {row["window"] // load.window_us: row["price"] for row in expected}
@@ -75,4 +75,4 @@ def test_of_equal_prices_the_first_bid_wins(load, monkeypatch):
     assert (first <= 5 * 1_000_000 // load.rate).all()  # before the first bid of a window there are four other events
     parts = [[batch for _, batch in load.batches(partition)] for partition in range(load.partitions)]
     job = h.job(highest_bid(load.window_us), "bids", time="date_time")
-    assert h.run(job, {"bids": parts}).rows() == highest_bids(load)
+    assert h.run(job, {"bids": parts}, engine="embedded").wait().results().rows() == highest_bids(load)
