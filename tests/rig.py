@@ -96,7 +96,8 @@ class Rig:
 
     def restart_replica(self, replica: int) -> None:
         """A replica is rebuilt from its own snapshot; deltas that waited are gone and must come again."""
-        self.replicas[replica] = Replica(self.job.layout.handles, len(self.logs), self.replicas[replica].snapshot())
+        stored = codec.decode(codec.encode(self.replicas[replica].snapshot()))
+        self.replicas[replica] = Replica(self.job.layout.handles, len(self.logs), stored)
         self.lose(replica)
 
     def store(self, number: int) -> None:

@@ -14,6 +14,7 @@ import holons as h
 from holons.engines.simulator.world import SimulatedStore
 from holons.errors import BadInput
 from holons.node import Settings
+from holons.node.tasklets import PartitionTasklet
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog
@@ -80,6 +81,39 @@ def test_nodes_that_die_one_after_the_other_while_a_copy_goes_on_are_no_poison()
         assert tasklets(unlucky, "highest")
         flood.cluster.kill(unlucky)
     assert not healthy.stopped
+
+
+@pytest.mark.parametrize("third", ["dies", "is slow"])
+def test_a_job_is_stopped_only_when_three_are_surely_dead(third, monkeypatch):
+    job, streams, expected = highest(partitions=1, windows=5)
+    cluster = Cluster(streams, Settings(poison_deaths=3, rows_max=7))
+    cluster.add(job)
+    timeout_s = cluster.settings.failure_timeout_s
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionTasklet, "tick", lambda _: False)  # nobody gets beyond the first row
+        owner = cluster.start(0)
+        cluster.run_until(lambda: bool(tasklets(owner, "highest")))
+        for number in range(1, 4):
+            following = cluster.start(number)
+            cluster.run(0.5)
+            cluster.kill(owner)
+            if number < 3:
+                cluster.run_until(lambda owner=following: bool(tasklets(owner, "highest")))
+                cluster.run(0.5)
+                owner = following
+        cluster.run(2 * timeout_s)
+        assert not following.stopped, "the third may still show up"
+        assert not tasklets(following, "highest"), "nobody else is sent after the three"
+        if third == "is slow":
+            cluster.nodes[owner.name] = owner
+            cluster.run(0.5)
+    if third == "is slow":
+        cluster.finish("highest", expected)
+        assert not following.stopped
+    else:
+        cluster.run_until(lambda: "highest" in following.stopped, within_s=2 * timeout_s)
+        assert following.stopped["highest"].kind == "Poison"
+        assert "3 nodes in a row" in following.stopped["highest"].reason
 
 
 def test_a_fresh_node_does_not_take_a_job_for_finished_whose_last_windows_nobody_emitted():

@@ -57,13 +57,14 @@ def test_four_processes_two_of_them_killed_and_replaced(tmp_path, workload, seed
     site = Site(tmp_path)
     site.load({"bids": rows})
     with ProcessNodes(site, Settings(rows_max=50, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
-        nodes.submit(job)
+        version = nodes.submit(job)
         names = [nodes.start() for _ in range(4)]
         for victim in rng.sample(names, 2):
             nodes.running[victim].join(rng.uniform(0.0, 3.0))  # let it work for a while
             nodes.kill(victim)
             nodes.start()
-        assert nodes.wait(120.0), "the survivors did not finish"
+        assert nodes.wait(120.0), f"the survivors did not finish: {told(nodes, version.id)}"
+        assert not nodes.stopped()
     assert canonical(site.collected(job.name)) == expected
 
 
@@ -76,15 +77,14 @@ def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_pa
         names = [nodes.start() for _ in range(3)]
         until(lambda: site.collected(job.name), "no row came out")
         victim = next(name for name in names if runs_something(site, name))
-        stopped = nodes.running.pop(victim)
-        os.kill(stopped.pid, signal.SIGSTOP)
+        os.kill(nodes.running[victim].pid, signal.SIGSTOP)
         try:
-            assert nodes.wait(120.0), "the others did not take over"
+            assert nodes.wait(120.0), "the others did not take over, or waited for it"
+            assert victim not in nodes.watcher.settled(1)
         finally:
-            os.kill(stopped.pid, signal.SIGCONT)
+            os.kill(nodes.running[victim].pid, signal.SIGCONT)
         assert canonical(site.collected(job.name)) == expected
-        nodes.running[victim] = stopped  # it goes on, and catches up with what the others did
-        assert nodes.wait(60.0), "it did not settle after it went on"
+        until(lambda: victim in nodes.watcher.settled(1), "it did not catch up with what the others did")
         assert not nodes.stopped()
     assert canonical(site.collected(job.name)) == expected
 
@@ -200,6 +200,12 @@ def test_a_driver_is_killed_its_nodes_end_themselves_and_the_same_command_goes_o
     assert done.returncode == 0, done.stderr
     assert len(site.jobs().versions) == 1, "the job was found again"
     assert canonical(site.collected(job.name)) == expected
+
+
+def told(nodes: ProcessNodes, job: str) -> str:
+    """What there is to know about nodes that do not finish."""
+    alive = {name: process.alive() for name, process in nodes.running.items()}
+    return f"alive: {alive}; stopped: {nodes.stopped()}; said last: {nodes.watcher.look(job)}"
 
 
 def pids(site: Site) -> set[int]:

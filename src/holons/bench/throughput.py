@@ -152,9 +152,12 @@ def measure(running: Driver, program: h.Program, nodes: int, rows: int, watch: S
     warm_up = running.submit(h.job(program, _WARM_UP, name=_WARM_UP))
     for _ in range(nodes):
         running.start()
-    if not running.wait(_PATIENCE_S):
-        raise HolonsError(f"no end of the warm-up in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")
-    check_stopped(running.stopped().get(warm_up.id))
+    until_s = time.perf_counter() + _PATIENCE_S
+    while len(running.watcher.settled(1)) < nodes:
+        check_stopped(running.stopped().get(warm_up.id))
+        if time.perf_counter() > until_s:
+            raise HolonsError(f"no end of the warm-up in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")
+        time.sleep(_LOOK_S)
     running.cancel(_WARM_UP)
     job = h.job(program, STREAM)
     watch.time(lambda: _wait_for_rows(running, running.submit(job), rows))
@@ -165,10 +168,12 @@ def _wait_for_rows(running: Driver, version: Submitted, rows: int) -> None:
     """Waits until so many result rows can be read."""
     until_s = time.perf_counter() + _PATIENCE_S
     with LmdbLog(running.site.directory / "output", f"{version.id}/{CHANNEL}", version.partitions, "reader") as log:
+        ended = False
         while sum(map(log.end, range(log.partitions))) < rows:
-            if running.wait(_LOOK_S) or time.perf_counter() > until_s:
+            if ended or time.perf_counter() > until_s:
                 check_stopped(running.stopped().get(version.id))
                 raise HolonsError(f"{version.id} ended, or took {_PATIENCE_S:.0f} s, without all of its rows")
+            ended = running.wait(_LOOK_S)
 
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from rich.table import Table
 
 from holons.algebra import Keyed
 from holons.cli.messages import in_words
+from holons.clock import SystemClock
 from holons.errors import BadInput, HolonsError
 from holons.streams import Chunk, LmdbLog, LmdbSharedLog, StreamDescription, describe, streams_in
 from holons.windows import instant_text
@@ -28,6 +28,8 @@ from holons.windows import instant_text
 _READER = "holons-log#1"  # costs nothing: it never writes
 _READ_ROWS = 100_000
 _FOLLOW_S = 0.2
+
+clock = SystemClock()
 
 
 class Place(NamedTuple):
@@ -296,7 +298,7 @@ def _following(place: Place, one: StreamDescription, begin: dict[int | str, int]
             until = {key: extent.end for key, extent in now.extents.items() if key in at or one.shared}
             yield from _entries(place, now, {key: at.get(key, now.extents[key].first) for key in until}, until)
             at |= until
-            time.sleep(_FOLLOW_S)
+            clock.sleep_s(_FOLLOW_S)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

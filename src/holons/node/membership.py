@@ -62,10 +62,12 @@ class Membership:
             return False
         return self.watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
 
-    def died(self, node: str) -> bool:
-        """Whether a node went without a goodbye."""
+    def died(self, node: str, patience: float = 1.0) -> bool:
+        """Whether a node went without a goodbye, and has been silent for so many failure timeouts."""
         peer = self._peers.get(node)
-        return peer is not None and not peer.beat.leaving and not self.alive(node)
+        if node == self.me or peer is None or peer.beat.leaving:
+            return False
+        return self.watched_s - peer.moved_at_s > patience * self._settings.failure_timeout_s
 
     def forget(self) -> list[str]:
         """Forgets those that have been dead for very long, and says who they were; one that comes back is new."""

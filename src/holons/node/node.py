@@ -24,6 +24,7 @@ from holons.streams import Cursor
 
 _BEATS_KEPT = 16
 _HOUSEKEEPING = 0.25  # of a heartbeat
+_SURELY = 3.0  # so many failure timeouts without a beat: no longer only slow
 
 
 class Node:
@@ -354,15 +355,19 @@ class Node:
             self._claimed[slot] = epoch
 
     def _poisoned(self, job: str, partition: int) -> bool:
-        """Stops a job that takes one node after the other down at the same place."""
+        """Stops a job that takes one node after the other down at the same place.
+
+        A node that is only slow must not stop a job: while one of the dead may still show up, nobody claims, and no more.
+        """
         deaths, offset = self._suspicion(job, partition)
         if deaths < self.settings.poison_deaths:
             return False
-        reason = f"{deaths} nodes in a row died at offset {offset} of partition {partition}, or soon after"
-        self._untold = self._untold or [Stopped(job, "Poison", reason)]
+        if self._suspicion(job, partition, _SURELY)[0] >= self.settings.poison_deaths:
+            reason = f"{deaths} nodes in a row died at offset {offset} of partition {partition}, or soon after"
+            self._untold = self._untold or [Stopped(job, "Poison", reason)]
         return True
 
-    def _suspicion(self, job: str, partition: int) -> tuple[int, int]:
+    def _suspicion(self, job: str, partition: int, patience: float = 1.0) -> tuple[int, int]:
         """How many owners in a row died without getting beyond an offset, and which.
 
         Every node says in a beat what it is about to touch, so the dead tell where they died.
@@ -378,7 +383,8 @@ class Node:
             owners = [(one.epoch, one.offset, node, one.touched) for node, one in told if one.slot == slot]
             furthest = max(offset for _, offset, _, _ in owners)
             since = min(epoch for epoch, offset, _, _ in owners if offset == furthest)
-            deaths = sum(touched and epoch >= since and self.membership.died(n) for epoch, _, n, touched in owners)
+            dead = {node for _, _, node, _ in owners if self.membership.died(node, patience)}
+            deaths = sum(touched and epoch >= since and node in dead for epoch, _, node, touched in owners)
             if passed <= furthest:
                 worst = max(worst, (deaths, furthest))
         return worst

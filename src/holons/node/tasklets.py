@@ -7,6 +7,7 @@ not answer delays a partition, and loses nothing.
 from __future__ import annotations
 
 import sys
+import zlib
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
 _SNAPSHOT_REST = 10.0  # so many times as long as storing a replica took, none is stored again
+_SNAPSHOT_WORTH = 4.0  # nor before so many times as many bytes came as were stored,
+_SNAPSHOT_FREE = 1 << 20  # of which so many cost as good as nothing
 _ROWS_FIRST = 8192
 _CALLS_FIRST = 32
 
@@ -56,6 +59,7 @@ class JobOnNode:
         self._since_snapshot = 0
         self._snapshot_at_s = float("-inf")
         self._snapshot_s = 0.0
+        self._snapshot_bytes = self._bytes_since = 0
         self._cursors: dict[Position, Cursor] = {}
 
     def listen(self) -> bool:
@@ -64,8 +68,9 @@ class JobOnNode:
             self._rejoin()
         messages = self.sync.read(self.cursor, self.settings.messages_max)
         for message in messages:
-            outcome = self.replica.apply(Delta.decode(message.data))
-            self._since_snapshot += outcome is Applied.NEW
+            if self.replica.apply(Delta.decode(message.data)) is Applied.NEW:
+                self._since_snapshot += 1
+                self._bytes_since += len(message.data)
         self.previews.exchange()
         return bool(messages)
 
@@ -120,18 +125,25 @@ class JobOnNode:
         """
         now_s = self.ports.clock.now_s()
         rest_s = max(self.settings.checkpoint_s, _SNAPSHOT_REST * self._snapshot_s)
-        if self._since_snapshot < self.settings.snapshot_deltas or now_s - self._snapshot_at_s < rest_s:
+        worth = self._bytes_since >= _SNAPSHOT_WORTH * (self._snapshot_bytes - _SNAPSHOT_FREE)
+        if self._since_snapshot < self.settings.snapshot_deltas or not worth or now_s - self._snapshot_at_s < rest_s:
             return
         if self.replica.gaps():
             return
-        name, store = f"{self.name}/replica", self.ports.store
-        store.put(name, (sum(self.cursor.values()),), codec.encode((self.cursor, self.replica.snapshot())))
-        self._since_snapshot, self._snapshot_at_s = 0, now_s
+        name, store, position = f"{self.name}/replica", self.ports.store, self._snapshot_position()
+        data = codec.encode([self.cursor, self.replica.snapshot()])
+        store.put(name, position, data)
+        self._cursors[position] = dict(self.cursor)
+        self._since_snapshot, self._bytes_since, self._snapshot_bytes, self._snapshot_at_s = 0, 0, len(data), now_s
         cursors = self._durable_cursors()[-2:]
         if len(cursors) == 2:
             self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
             store.drop(name, (sum(cursors[0].values()),))
         self._snapshot_s = self.ports.clock.now_s() - now_s
+
+    def _snapshot_position(self) -> Position:
+        """Nobody else stores one there: others may have read as much, but not the same."""
+        return sum(self.cursor.values()), zlib.crc32(self.sync.writer.encode())
 
     def start(self, partition: int) -> PartitionTasklet:
         """Begins to run a partition, from its newest checkpoint."""

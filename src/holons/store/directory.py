@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 from pyarrow import fs
 
 from holons.errors import RecordDamaged, StoreUnavailable
-from holons.store.records import frame, missing, name_text, parse_position, position_text, unframe
+from holons.store.records import header, missing, name_text, parse_position, position_text, unframe
 from holons.store.store import Position
 
 Durability: TypeAlias = Literal["process", "disk"]
@@ -64,7 +64,7 @@ class DirectoryStore:
             self._create_folder(self._folder(name))
             part = f"{path}.{uuid.uuid4().hex}.part"
             try:
-                self._write(part, frame(name, position, data))
+                self._write(part, header(name, position, data), data)
                 self._publish(name, position, part)
             except OSError:
                 with contextlib.suppress(OSError):  # the first error is the one to tell
@@ -154,9 +154,10 @@ class DirectoryStore:
             return False
         return True
 
-    def _write(self, part: str, stored: bytes) -> None:
+    def _write(self, part: str, *pieces: bytes) -> None:
         with self._files.open_output_stream(part, compression=None) as stream:
-            stream.write(stored)
+            for piece in pieces:
+                stream.write(piece)
         if self._sync:
             _sync(part)
 

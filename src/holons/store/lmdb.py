@@ -18,7 +18,7 @@ import lmdb
 from holons.errors import RecordDamaged, StoreUnavailable
 from holons.store.directory import Durability
 from holons.store.environments import claim, environments, is_ready, reading, remove, still_ours, take_lock, write
-from holons.store.records import frame, missing, name_text, parse_position, position_text, unframe
+from holons.store.records import header, missing, name_text, parse_position, position_text, unframe
 from holons.store.store import Position
 
 _MAP_BYTES: Final = 256 << 20
@@ -52,9 +52,8 @@ class LmdbStore:
             lock, key = self._claim(), _key(name, position)
             environment = environments.create(self._folder, lock, self._map_bytes, self._sync)
             try:
-                write(
-                    self._folder, environment, lambda transaction: _set(transaction, key, frame(name, position, data))
-                )
+                stored = header(name, position, data) + data
+                write(self._folder, environment, lambda transaction: _set(transaction, key, stored))
             except lmdb.Error:
                 environments.forget(self._folder)  # LMDB wants to be opened again after a failed write
                 raise

@@ -76,13 +76,13 @@ def _parse_number(text: str) -> int:
 # --- the bytes around the data --------------------------------------------------------------------------------------
 
 
-def frame(name: str, position: Position, data: bytes) -> bytes:
-    """Data with its length and a checksum, which also covers what the record is of."""
-    return _HEADER.pack(_MAGIC, _checksum(name, position, data), len(data)) + data
+def header(name: str, position: Position, data: bytes) -> bytes:
+    """What comes before a record's data: their length and a checksum, which also covers what the record is of."""
+    return _HEADER.pack(_MAGIC, _checksum(name, position, data), len(data))
 
 
 def unframe(name: str, position: Position, stored: bytes, where: str) -> bytes:
-    """The data that was framed; raises `RecordDamaged` if a single bit is different, or if it is another record's."""
+    """The data behind a header; raises `RecordDamaged` if a single bit is different, or if it is another record's."""
     reason = ""
     if len(stored) < _HEADER.size:
         reason = f"only {len(stored)} bytes are there"

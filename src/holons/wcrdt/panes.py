@@ -129,14 +129,18 @@ class SealedPanes:
         return count
 
     def snapshot(self) -> object:
-        """The resume state, for the codec."""
-        return self.trimmed_to, self._seals, self._bases
+        """The resume state, for the codec: lists, since it copies whatever a tuple or a map holds once more."""
+        seals = [
+            [pane, partition, payload]
+            for pane in self.present
+            for partition, payload in sorted(self._seals[pane].items())
+        ]
+        return [self.trimmed_to, seals, dict(self._bases)]
 
-    def restore(self, resume: tuple[int, dict[int, dict[int, bytes]], dict[int, bytes]]) -> None:
+    def restore(self, resume: tuple[int, list[tuple[int, int, bytes]], dict[int, bytes]]) -> None:
         self.trimmed_to, seals, self._bases = resume
-        for pane, partitions in seals.items():
-            for partition, payload in partitions.items():
-                self.add(pane, partition, payload)
+        for pane, partition, payload in seals:
+            self.add(pane, partition, payload)
 
     def bytes_held(self) -> int:
         """The size of all seals."""

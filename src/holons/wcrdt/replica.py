@@ -12,7 +12,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from holons import codec
 from holons.algebra import State
 from holons.errors import InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
 from holons.wcrdt.delta import Delta
@@ -45,7 +44,8 @@ class Gap(NamedTuple):
 class Replica:
     """All partitions' seals and progress, for the handles of one program."""
 
-    def __init__(self, handles: Sequence[Handle], partitions: int, resume: bytes | None = None) -> None:
+    def __init__(self, handles: Sequence[Handle], partitions: int, resume: Any | None = None) -> None:  # noqa: ANN401
+        """`resume` is what a `snapshot` was, before it went through the codec or after."""
         self.handles = tuple(handles)
         self.partitions = partitions
         self.stages = 1 + max((handle.stage for handle in handles), default=0)
@@ -54,7 +54,8 @@ class Replica:
         self.previews = Previews(self.handles)
         self._waiting: dict[tuple[int, int], list[Delta]] = {}
         if resume is not None:
-            self.progress, held = codec.decode(resume)
+            progress, held = resume
+            self.progress = [list(stage) for stage in progress]
             for panes, state in zip(self.panes, held, strict=True):
                 panes.restore(state)
 
@@ -201,9 +202,9 @@ class Replica:
         """Whether everything is still here that a run needs which has come so far, and no further."""
         return all(panes.trimmed_to <= _needless(panes.handle, processed, emitted) for panes in self.panes)
 
-    def snapshot(self) -> bytes:
-        """The resume state; deltas that wait are not part of it, they will be asked for again."""
-        return codec.encode((self.progress, [panes.snapshot() for panes in self.panes]))
+    def snapshot(self) -> object:
+        """The resume state, for the codec; deltas that wait are not part of it, they will be asked for again."""
+        return [[list(stage) for stage in self.progress], [panes.snapshot() for panes in self.panes]]
 
     def bytes_held(self) -> int:
         """The size of all seals."""

@@ -138,7 +138,7 @@ def test_following_goes_on_with_what_comes(site: Path, monkeypatch: pytest.Monke
         with LmdbLog(site / "output", "bids", 1, f"node-2#{len(waits)}") as log:
             log.append(0, pa.record_batch({"n": [10 * len(waits)]}))
 
-    monkeypatch.setattr(the_log.time, "sleep", wait)
+    monkeypatch.setattr(the_log.clock, "sleep_s", wait)
     assert run("log", "tail", "output/bids", "--log", str(site), "--follow", "--json", "-") == 0
     assert [(record["offset"], record["row"]["n"]) for record in records(capsys)] == [(0, 4), (1, 10), (2, 20)]
 

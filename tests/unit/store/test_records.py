@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holons.errors import InvariantBroken, RecordDamaged
-from holons.store.records import frame, name_text, parse_position, position_text, unframe
+from holons.store.records import header, name_text, parse_position, position_text, unframe
 
 POSITIONS = st.lists(st.integers(-(2**70), 2**70) | st.integers(-12, 12), max_size=4).map(tuple)
 
@@ -42,7 +42,7 @@ def test_eight_large_numbers_fit_and_more_say_that_they_do_not():
 
 @given(st.binary(max_size=30), st.data())
 def test_any_cut_and_any_changed_bit_is_noticed(data, draw):
-    stored = frame("p", (3,), data)
+    stored = header("p", (3,), data) + data
     assert unframe("p", (3,), stored, "") == data
     length = draw.draw(st.integers(0, len(stored) - 1))
     bit = draw.draw(st.integers(0, 8 * len(stored) - 1))
@@ -55,4 +55,4 @@ def test_any_cut_and_any_changed_bit_is_noticed(data, draw):
 @pytest.mark.parametrize(("name", "position"), [("q", (3,)), ("p", (4,)), ("p", (3, 0))])
 def test_another_records_bytes_are_noticed(name, position):
     with pytest.raises(RecordDamaged, match="checksum"):
-        unframe(name, position, frame("p", (3,), b"data"), "")
+        unframe(name, position, header("p", (3,), b"data") + b"data", "")
