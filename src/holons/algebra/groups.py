@@ -17,6 +17,8 @@ from holons.algebra.aggregate import IntArray
 from holons.errors import IntegerOverflow
 
 _FEW_RUNS = 64
+_FEW_GROUPS = 12
+_MANY_ROWS = 8192
 _INT64_MAX = 2**63 - 1
 
 
@@ -70,6 +72,24 @@ class Groups:
         distinct, inverse = np.unique(labels, return_inverse=True)
         return distinct, Groups.scatter(inverse.astype(np.int64, copy=False), len(distinct))
 
+    @staticmethod
+    def by_step(values: IntArray, step: int) -> tuple[IntArray, Groups]:
+        """One group for each distinct `value // step`, ascending; returns those, and the groups.
+
+        >>> Groups.by_step(np.array([70, 71, 90]), 10)[0].tolist()
+        [7, 9]
+        """
+        if len(values) == 0:
+            return Groups.by_label(values)
+        first, last = int(values.min()) // step, int(values.max()) // step
+        if first == last:  # mostly a batch is shorter than a window
+            return np.array([first], dtype=np.int64), Groups.single(len(values))
+        if last - first < _FEW_RUNS:
+            runs = _runs(values, step, first, last)
+            if runs is not None:
+                return runs
+        return Groups.by_label(values // step)
+
     def ids(self) -> IntArray:
         """Each row's group."""
         if self.scattered is not None:
@@ -86,6 +106,9 @@ class Groups:
         if self.bounds is not None:
             return np.diff(self.bounds)
         assert self.scattered is not None
+        if self.n <= _FEW_GROUPS and self.count >= _MANY_ROWS:  # a byte is compared eight times as fast as a word
+            narrow = self.scattered.astype(np.uint8)
+            return np.array([np.count_nonzero(narrow == group) for group in range(self.n)], dtype=np.int64)
         return np.bincount(self.scattered, minlength=self.n).astype(np.int64, copy=False)
 
     def sums(self, values: IntArray) -> IntArray:
@@ -127,3 +150,23 @@ class Groups:
             parts = [ufunc.reduce(values[lo:hi]) for lo, hi in itertools.pairwise(edges)]
             return ufunc(start, np.array(parts, dtype=values.dtype))
         return ufunc(start, ufunc.reduceat(values, self.bounds[:-1]))
+
+
+def _runs(values: IntArray, step: int, first: int, last: int) -> tuple[IntArray, Groups] | None:
+    """`by_step` where each group is one run, as in a stream that is sorted by time; else None.
+
+    Found by bisection, as if sorted; then each run is asked for its least and its largest value, which costs less than
+    to divide every one.
+    """
+    edges = [0, *np.searchsorted(values, np.arange(first + 1, last + 1) * step).tolist(), len(values)]
+    labels, bounds = [], [0]
+    for label, (low, high) in enumerate(itertools.pairwise(edges), start=first):
+        if low == high:
+            continue
+        run = values[low:high]
+        if low > high or int(run.min()) < label * step or int(run.max()) >= (label + 1) * step:
+            return None
+        labels.append(label)
+        bounds.append(high)
+    groups = Groups(len(labels), len(values), bounds=np.array(bounds, dtype=np.int64))
+    return np.array(labels, dtype=np.int64), groups

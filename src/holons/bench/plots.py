@@ -17,7 +17,8 @@ _FAULT: Final = "#c02626"
 _BACK: Final = "#6b7785"
 _INK: Final = "#1f2733"
 _GRID: Final = "#e8eaee"
-_NEAR_END: Final = 0.9
+_LABEL_WIDTH: Final = 0.14  # of a figure's
+_LABEL_HEIGHT: Final = 16
 _WORDS: Final = {"killed": "killed", "started": "is up", "paused": "stopped", "resumed": "goes on"}
 
 
@@ -119,16 +120,39 @@ def _mark(figure: Any, run: Chronicle) -> None:  # noqa: ANN401
     """What was done to nodes, and when new ones were up; all figures of a run over the same time."""
     up = [Happened(at_s, "started", node) for node, at_s in run.came_up_s().items() if at_s > 0]
     end_s = max(float(run.readable_s.max()), float(run.due_s[-1]))
-    for one in [*(one for one in run.happened if one.what != "started"), *up]:
+    marks = sorted([*(one for one in run.happened if one.what != "started"), *up], key=lambda one: one.at_s)
+    for one, (anchor, level) in zip(marks, _places([one.at_s / end_s for one in marks]), strict=True):
         colour = _FAULT if one.what in ("killed", "paused") else _BACK
         figure.add_vline(
             one.at_s,
             line={"color": colour, "width": 1.5, "dash": "dash"},
             annotation={"text": f"{short(one.node)} {_WORDS[one.what]}", "font": {"color": colour, "size": 13}},
             annotation_position="top",
-            annotation_xanchor="right" if one.at_s > _NEAR_END * end_s else "center",
+            annotation_xanchor=anchor,
+            annotation_yshift=_LABEL_HEIGHT * level,
         )
     figure.update_xaxes(range=[0, end_s])
+
+
+def _places(at: Sequence[float]) -> list[tuple[str, int]]:
+    """Where labels go whose lines are at these parts of the width, ascending, so that none is written over another.
+
+    On which side of its line, and how many labels up.
+
+    >>> _places([0.2, 0.5, 0.52, 0.55, 0.97])
+    [('center', 0), ('right', 0), ('left', 0), ('right', 1), ('right', 0)]
+    """
+    found: list[tuple[str, int]] = []
+    in_crowd = 0
+    for number, here in enumerate(at):
+        follows = number > 0 and here - at[number - 1] < _LABEL_WIDTH
+        precedes = number + 1 < len(at) and at[number + 1] - here < _LABEL_WIDTH
+        in_crowd = in_crowd + 1 if follows else 0
+        if follows or precedes:
+            found.append((("right", "left")[in_crowd % 2], in_crowd // 2))
+        else:
+            found.append(("right" if here > 1 - _LABEL_WIDTH / 2 else "center", 0))
+    return found
 
 
 def _figure(title: str, x: str, y: str, height: int = 330) -> Any:  # noqa: ANN401

@@ -181,7 +181,8 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
     table = Table(
         title="Holons on Spark and stock Structured Streaming: million events a second, median; how many times as fast",
         title_justify="left",
-        caption="least: our worst run and their best; most: our best and their worst; core: per second of processor time",
+        caption="Holons reads its own log, Spark reads Parquet; both have run the query before, every result is right.\n"
+        "least: our worst run and their best; most: our best and their worst; core: per second of processor time",
         caption_justify="left",
     )
     table.add_column("case")

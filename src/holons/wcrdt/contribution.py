@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from holons import codec
 from holons.algebra import Groups, Rows, State
 from holons.algebra.aggregate import pick
@@ -44,17 +42,13 @@ class Contributions:
         if rows.count == 0:
             return
         handle, aggregate = self._handles[index], self._aggregates[index]
-        first, last = int(rows.ts.min()), int(rows.ts.max())
+        first = int(rows.ts.min())
         if first < self.watermark:
             raise InsertBelowWatermark(
                 f"{handle.name}: insert at {instant_text(first)}, below the watermark {instant_text(self.watermark)}",
                 hint="insert at the event's own time, or allow more disorder",
             )
-        labels = handle.window.panes_of(np.array([first, last]))
-        if labels[0] == labels[1]:  # mostly a batch is shorter than a pane
-            labels, groups = labels[:1], Groups.single(rows.count)
-        else:
-            labels, groups = Groups.by_label(handle.window.panes_of(rows.ts))
+        labels, groups = Groups.by_step(rows.ts, handle.window.pane_us)
         partial = aggregate.fold(groups, handle.pane_rows(rows))
         panes = self._open[index]
         for group, pane in enumerate(labels.tolist()):

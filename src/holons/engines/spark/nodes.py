@@ -9,24 +9,23 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
-from pyspark import InheritableThread, TaskContext
+from pyspark import TaskContext
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from holons.engines.driver import Birth, Driver, live
 from holons.engines.site import Site
+from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import check_session, executor_cores, session, whole_executor
 from holons.errors import NodesSilent
 from holons.node import Settings
 
-_SCHEMA = "done boolean"
 _ATTEMPTS_MAX = 1_000
 
 logger = logging.getLogger("holons.nodes")
@@ -81,46 +80,18 @@ class SparkNodes(Driver):
             return False
 
 
-class NodeTask:
-    """A Spark job of one task, watched by a thread of ours."""
+class NodeTask(SparkJob):
+    """A Spark job of one task, which is a node."""
 
     def __init__(self, spark: SparkSession, birth: Birth, profile: ResourceProfile | None = None) -> None:
-        self._spark = spark
-        self._profile = profile
-        self._group = f"holons {birth.name}"
-        self._birth = birth
-        self.error: Exception | None = None
-        """Why Spark gave it up."""
-        self._thread = InheritableThread(target=self._run, daemon=True, name=self._group)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._spark.sparkContext.setJobGroup(self._group, f"Holons {self._birth.name}", interruptOnCancel=True)
-        try:
-            once = self._spark.range(1, numPartitions=1)
-            once.mapInArrow(
-                node_task(self._birth, [str(Path(place).absolute()) for place in sys.path]),
-                _SCHEMA,
-                profile=self._profile,
-            ).collect()
-        except Exception as error:  # noqa: BLE001 - whatever Spark says: the node is gone
-            self.error = error
-
-    def alive(self) -> bool:
-        thread: threading.Thread = self._thread
-        return thread.is_alive()
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-
-    def kill(self) -> None:
-        self._spark.sparkContext.cancelJobGroup(self._group)
+        work = node_task(birth, [str(Path(place).absolute()) for place in sys.path])
+        super().__init__(spark, birth.name, work, profile=profile)
 
     def executor(self) -> str | None:
         """The executor that it runs on now, as Spark calls it."""
-        context = self._spark.sparkContext
+        context = self.spark.sparkContext
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
-        for job in tracker.getJobIdsForGroup(self._group):
+        for job in tracker.getJobIdsForGroup(self.group):
             told = tracker.getJobInfo(job)
             for stage in told.stageIds if told is not None else ():
                 tasks = store.taskList(stage, 0, _ATTEMPTS_MAX)
@@ -132,11 +103,11 @@ class NodeTask:
     def must_go(self) -> bool:
         """Whether its executor is being decommissioned."""
         executor = self.executor()
-        scheduler = self._spark.sparkContext._jsc.sc().taskScheduler()
+        scheduler = self.spark.sparkContext._jsc.sc().taskScheduler()
         return executor is not None and bool(scheduler.getExecutorDecommissionState(executor).isDefined())
 
 
-def node_task(birth: Birth, path: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def node_task(birth: Birth, path: Sequence[str]) -> Work:
     """What Spark runs: the whole life of a node. It finds modules wherever the driver does, after its own places."""
 
     def run_node(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
