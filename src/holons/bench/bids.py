@@ -20,8 +20,8 @@ from holons.windows import END
 
 SECOND_US: Final = 1_000_000
 CATEGORIES: Final = 5
-BATCH: Final = 100_000
-_BATCHES_PER_FILE: Final = 16
+BATCH: Final = 200_000
+_BATCHES_PER_FILE: Final = 8
 
 Expected: TypeAlias = dict[tuple[int, int], float]
 """Values by (second in which the window starts, key)."""

@@ -102,7 +102,7 @@ def run(
     events: int = 20_000_000,
     *,
     seconds: int = 20,
-    times: int = 5,
+    times: int = 8,
     repeat: int = 5,
     nodes: int = 2,
     partitions: int = 8,

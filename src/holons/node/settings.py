@@ -41,7 +41,7 @@ class Settings:
     guarantee: Guarantee = "exactly-once"
     """With "at-least-once", output rows are appended, not put at their positions: for logs that cannot check those, but take
     appends from several writers. After a fault rows may come again; none is missing, and first occurrences are in order."""
-    rows_max: int = 100_000
+    rows_max: int = 200_000
     """How many rows are read at once."""
     calls_max: int = 256
     """How many windows are emitted in one slice."""

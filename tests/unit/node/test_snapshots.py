@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -34,11 +35,13 @@ class SlowStore(MemoryStore):
         self.clock = clock
         self.takes_s = takes_s
         self.stored_s: list[float] = []
+        self.sizes: list[int] = []
         self.read: list[tuple[int, ...]] = []
 
     def put(self, name, position, data):
         if name.endswith("/replica"):
             self.stored_s.append(self.clock.now_s())
+            self.sizes.append(len(data))
             self.clock.sleep_s(self.takes_s)
         super().put(name, position, data)
 
@@ -48,14 +51,14 @@ class SlowStore(MemoryStore):
         return super().get(name, position)
 
 
-def run(takes_s: float) -> SlowStore:
+def run(takes_s: float, program: h.Program | None = None, keys: int = 1) -> SlowStore:
     log = MemoryLog(1)
     world = World({"in": log})
     store = world.store = SlowStore(world.clock, takes_s)
     node = Node("node-0", world.ports("node-0"), SETTINGS)
-    node.add_job("count", h.job(Count(), "in"))
+    node.add_job("count", h.job(program or Count(), "in"))
     for second in range(400):
-        log.append(0, pa.record_batch({"ts": [second * 1_000_000]}))
+        log.append(0, pa.record_batch({"ts": np.full(keys, second * 1_000_000), "key": np.arange(keys)}))
         world.clock.sleep_s(0.1)
         node.tick()
         assert not node.failures
@@ -70,7 +73,25 @@ def test_the_longer_it_takes_the_less_often_a_replica_is_stored(takes_s, rest_s)
     assert max(gaps_s) <= rest_s + takes_s + 0.3
 
 
-def test_a_stored_replica_is_read_once():
+def test_what_a_node_stored_itself_is_not_read():
     store = run(0.0)
     assert len(store.stored_s) > 10
-    assert sorted(store.read) == sorted(set(store.read))
+    assert not store.read
+
+
+class Keep(h.Program):
+    """Holds on to an hour of windows."""
+
+    n = h.WCRDT(h.MergeMap(h.GCounter()), h.Tumbling("1s"), keep="1h")
+
+    def process(self, events):
+        self.n.insert((events["key"], 1), events.ts)
+
+    def on_window(self, window):
+        yield {"n": len(self.n[window])}
+
+
+def test_a_large_replica_is_stored_only_when_much_is_new():
+    sizes = run(0.0, Keep(), keys=2_000).sizes
+    assert max(sizes) > 4_000_000
+    assert sum(sizes) < 5 * max(sizes), "every half second would be fifty times as much"
