@@ -315,7 +315,7 @@ def recovery(
 @bench.command()
 def throughput(
     events: Annotated[int, typer.Option(min=1_000, help="How many events stock Spark reads in each run.")] = 20_000_000,
-    times: Annotated[int, typer.Option(min=1, help="Holons reads so many times as many: rates are compared.")] = 5,
+    times: Annotated[int, typer.Option(min=1, help="Holons reads so many times as many: rates are compared.")] = 8,
     repeat: Annotated[int, typer.Option(min=1, help="How often each of the two runs, taking turns.")] = 5,
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each in a Spark task.")] = 2,
     json_file: Annotated[
