@@ -10,16 +10,19 @@ import importlib.metadata
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from holons.errors import HolonsError
+
+if TYPE_CHECKING:
+    from holons.bench.kernels import Record
 
 app = typer.Typer(
     name="holons",
@@ -197,7 +200,9 @@ def kernels(
     json_file: Annotated[
         Path | None,
         typer.Option(
-            "--json", metavar="FILE", help="Write flat records here instead of a table ([bold]-[/bold]: stdout)."
+            "--json",
+            metavar="FILE",
+            help="Write flat records here, for machines ([bold]-[/bold]: stdout, and no table).",
         ),
     ] = None,
 ) -> None:
@@ -216,10 +221,7 @@ def kernels(
 
     to_stdout = str(json_file) == "-"
     records = the_kernels.run(events, repeat=repeat, progress=sys.stdout.isatty() and not to_stdout)
-    if json_file is None:
-        the_kernels.show(records)
-    else:
-        write_records(records, json_file)
+    tell(records, json_file, the_kernels.show)
 
 
 @bench.command()
@@ -262,11 +264,8 @@ def node(
         if seconds
         else []
     )
-    if json_file is not None:
-        write_records([*records, *latencies], json_file)
-        return
-    the_node.show(records)
-    if latencies:
+    tell([*records, *latencies], json_file, lambda _: the_node.show(records))
+    if latencies and str(json_file) != "-":
         window_latency.show(latencies)
 
 
@@ -306,10 +305,7 @@ def recovery(
     records = the_recovery.records(runs)
     if html is not None:
         the_recovery.report(plan, runs, records).write(html)
-    if json_file is None:
-        the_recovery.show(records)
-    else:
-        write_records(records, json_file)
+    tell(records, json_file, the_recovery.show)
 
 
 @bench.command()
@@ -321,7 +317,9 @@ def throughput(
     json_file: Annotated[
         Path | None,
         typer.Option(
-            "--json", metavar="FILE", help="Write flat records here instead of a table ([bold]-[/bold]: stdout)."
+            "--json",
+            metavar="FILE",
+            help="Write flat records here, for machines ([bold]-[/bold]: stdout, and no table).",
         ),
     ] = None,
 ) -> None:
@@ -341,10 +339,7 @@ def throughput(
 
     progress = sys.stdout.isatty() and str(json_file) != "-"
     records = the_throughput.run(events, times=times, repeat=repeat, nodes=nodes, progress=progress)
-    if json_file is None:
-        the_throughput.show(records)
-    else:
-        write_records(records, json_file)
+    tell(records, json_file, the_throughput.show)
 
 
 @app.command()
@@ -518,6 +513,14 @@ def version() -> None:
     """Print the version, and what it runs on."""
     python = ".".join(str(part) for part in sys.version_info[:3])
     print(f"holons {importlib.metadata.version('holons')} (Python {python})")
+
+
+def tell(records: list[Record], json_file: Path | None, show: Callable[[list[Record]], None]) -> None:
+    """A table for people, unless standard output is for machines; and a file for machines, if so wanted."""
+    if json_file is not None:
+        write_records(records, json_file)
+    if str(json_file) != "-":
+        show(records)
 
 
 def write_records(records: Sequence[Mapping[str, Any]], file: Path) -> None:

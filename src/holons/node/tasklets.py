@@ -359,8 +359,10 @@ class PartitionTasklet:
 
 
 def _aligned(chunks: list[Chunk], rows: int) -> list[Chunk]:
-    """What to take of a read, so that later ones begin where the log's values do, and copy nothing to join them.
+    """What to take of a read of so many rows: not the last chunk if it seems to be cut, so that the next begins with it.
 
-    Reads that grew from small ones lie across values. A first chunk that is most of a read is taken alone.
+    Reads that grew from small ones lie across the log's values, and would for good: each would be handled in two parts.
     """
-    return chunks[:1] if chunks and 2 * chunks[0].length >= rows else chunks
+    lengths = [chunk.length for chunk in chunks]
+    cut = len(chunks) > 1 and sum(lengths) >= rows and lengths[-1] < max(lengths)
+    return chunks[:-1] if cut else chunks

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+_LARGE_ROWS = 16_384
+
 
 class Chunk(NamedTuple):
     """A piece of a partition, from `offset` on: rows, or one mark."""
@@ -23,13 +25,23 @@ class Chunk(NamedTuple):
 
 
 def joined(chunks: Sequence[Chunk]) -> Iterator[tuple[int, pa.Table | None, int | None]]:
-    """Chunks that follow each other, with as few tables as marks and schemas allow: (offset, rows, mark)."""
-    for schema, run in groupby(chunks, key=lambda chunk: None if chunk.rows is None else chunk.rows.schema):
+    """Chunks that follow each other, small ones with as few tables as marks and schemas allow: (offset, rows, mark).
+
+    A large one is left alone: to join it is to copy it.
+    """
+    for (_, schema), run in groupby(chunks, key=_alike):
+        alike = list(run)
         if schema is None:
-            yield from ((chunk.offset, None, chunk.mark) for chunk in run)
+            yield from ((chunk.offset, None, chunk.mark) for chunk in alike)
         else:
-            alike = list(run)
             yield alike[0].offset, pa.Table.from_batches([chunk.rows for chunk in alike]), None
+
+
+def _alike(chunk: Chunk) -> tuple[int, pa.Schema | None]:
+    """What chunks have in common that are joined."""
+    if chunk.rows is None:
+        return -1, None
+    return chunk.offset if chunk.rows.num_rows >= _LARGE_ROWS else -1, chunk.rows.schema
 
 
 class Log(Protocol):
