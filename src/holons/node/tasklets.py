@@ -364,5 +364,5 @@ def _aligned(chunks: list[Chunk], rows: int) -> list[Chunk]:
     Reads that grew from small ones lie across the log's values, and would for good: each would be handled in two parts.
     """
     lengths = [chunk.length for chunk in chunks]
-    cut = len(chunks) > 1 and sum(lengths) >= rows and lengths[-1] < max(lengths)
+    cut = len(chunks) > 1 and sum(lengths) >= rows and not lengths[0] == lengths[-1] == max(lengths)
     return chunks[:-1] if cut else chunks
