@@ -11,10 +11,10 @@ from tests.simulation.scenarios import HighestBid
 from tests.simulation.test_scenarios import SECOND, bids, highest, stored, tasklets
 
 import holons as h
-from holons.engines.simulator.world import SimulatedStore
+from holons.engines.simulator.world import SimulatedStore, SimulatedStream
 from holons.errors import BadInput
 from holons.node import Settings
-from holons.node.tasklets import PartitionTasklet
+from holons.node.tasklets import JobOnNode, PartitionTasklet
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog
@@ -157,6 +157,30 @@ def test_records_that_are_dropped_between_list_and_get_are_not_lost(kind, monkey
     cluster.run(3.0)
     assert paused
     assert not first.stopped
+    assert not second.failures
+    cluster.finish("highest", expected, within_s=120.0)
+
+
+def test_messages_that_are_trimmed_while_they_are_about_to_be_read_are_not_missed(monkeypatch):
+    job, streams, expected = highest(partitions=2, windows=400)
+    cluster = Cluster(streams, dataclasses.replace(SETTINGS, rows_max=3, checkpoint_s=0.1, residence_s=0.5))
+    cluster.add(job)
+    first, second = cluster.start(0), cluster.start(1)
+    cluster.run_until(lambda: bool(tasklets(first, "highest") and tasklets(second, "highest")))
+    paused: list[bool] = []
+    reading = SimulatedStream.read
+
+    def read(self, cursor, count_max):
+        mine = self._gate.name == second.name and self._stream == second.jobs["highest"].sync._stream
+        if mine and not any(paused):
+            before = dict(cursor)
+            cluster.run(0.5, only=[first])  # the other goes on, and trims what was just there
+            paused.append(any(start > before.get(writer, 0) for writer, start in self.starts().items()))
+        return reading(self, cursor, count_max)
+
+    monkeypatch.setattr(SimulatedStream, "read", read)
+    cluster.run_until(lambda: any(paused))
+    monkeypatch.setattr(JobOnNode, "snapshot", lambda _: None)  # and never trims again, so this is the only hint
     assert not second.failures
     cluster.finish("highest", expected, within_s=120.0)
 

@@ -61,12 +61,20 @@ class JobOnNode:
         self._snapshot_s = 0.0
         self._snapshot_bytes = self._bytes_since = 0
         self._cursors: dict[Position, Cursor] = {}
+        self._stored_last: Position | None = None
 
     def listen(self) -> bool:
-        """Takes in what others have sealed; says whether there was anything."""
+        """Takes in what others have sealed; says whether there was anything.
+
+        Whether all of it was still there is asked after it was read: somebody may trim the stream at any moment, and to
+        read goes on behind what is gone.
+        """
+        cursor = dict(self.cursor)
+        messages = self.sync.read(cursor, self.settings.messages_max)
         if any(start > self.cursor.get(writer, 0) for writer, start in self.sync.starts().items()):
             self._rejoin()
-        messages = self.sync.read(self.cursor, self.settings.messages_max)
+            return True
+        self.cursor = cursor
         for message in messages:
             if self.replica.apply(Delta.decode(message.data)) is Applied.NEW:
                 self._since_snapshot += 1
@@ -108,18 +116,20 @@ class JobOnNode:
             )
         return Replica(self.job.layout.handles, len(self.places)), {}
 
-    def _durable_cursors(self) -> list[Cursor]:
-        """Where the durable snapshots go on from that are whole and of use, oldest first."""
+    def _durable_cursors(self, first: Position) -> list[Cursor]:
+        """Where the durable snapshots from a position on go on that are whole and of use, oldest first."""
         name, store, starts = f"{self.name}/replica", self.ports.store, self.sync.starts()
         known, self._cursors = self._cursors, {}
         for position in store.durable(name):
             with suppress(RecordDamaged, CodecError):  # torn, or gone by now
                 self._cursors[position] = known.get(position) or codec.decode(store.get(name, position))[0]
-        return [cursor for _, cursor in sorted(self._cursors.items()) if _goes_on(cursor, starts)]
+        return [cursor for at, cursor in sorted(self._cursors.items()) if at >= first and _goes_on(cursor, starts)]
 
     def snapshot(self) -> None:
-        """Stores the replica, and lets go of the part of the sync stream that two snapshots cover.
+        """Stores the replica, and lets go of the part of the sync stream before the one that this node stored last time.
 
+        What is newer may be news to others: who has not read what is trimmed must begin again from a snapshot. All that
+        are kept still go on: two at least.
         Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them. A large
         replica takes long to store, and is stored less often: it is for those who join, and must not cost the others much.
         """
@@ -135,10 +145,11 @@ class JobOnNode:
         store.put(name, position, data)
         self._cursors[position] = dict(self.cursor)
         self._since_snapshot, self._bytes_since, self._snapshot_bytes, self._snapshot_at_s = 0, 0, len(data), now_s
-        cursors = self._durable_cursors()[-2:]
-        if len(cursors) == 2:
-            self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in cursors) for writer in cursors[0]})
-            store.drop(name, (sum(cursors[0].values()),))
+        before, self._stored_last = self._stored_last, position
+        kept = self._durable_cursors(before) if before is not None else []
+        if before is not None and len(kept) >= 2:
+            self.sync.trim({writer: min(cursor.get(writer, 0) for cursor in kept) for writer in kept[0]})
+            store.drop(name, before)
         self._snapshot_s = self.ports.clock.now_s() - now_s
 
     def _snapshot_position(self) -> Position:
