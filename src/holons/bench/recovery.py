@@ -41,6 +41,15 @@ _ABOUT_STOCK: Final = (
     "from its checkpoint. Its windows were checked as well."
 )
 _SHOWN: Final = ("average", "p50", "p99", "p99.9", "max", "recovery", "for_good", "sensitivity")
+_SHORT: Final = {
+    "average": "avg",
+    "p50": "p50",
+    "p99": "p99",
+    "p99.9": "p99.9",
+    "max": "max",
+    "recovery": "back",
+    "sensitivity": "area",
+}
 
 
 def scenarios(at_s: float) -> dict[str, list[Fault]]:
@@ -152,23 +161,40 @@ def records(runs: Mapping[str, Mapping[str, Chronicle]]) -> list[Record]:
 
 
 def show(found: Sequence[Record], console: Console | None = None) -> None:
-    """Prints a table of records, one line for each case."""
-    columns, rows = _lines(found)
-    table = Table(title="What failures cost: window latency in seconds", title_justify="left")
-    for name in columns:
-        table.add_column(name, justify="left" if name in ("case", "system") else "right")
-    for row in rows:
-        table.add_row(*row)
+    """Prints a table of records: the scenarios, and a line for each way to run them."""
+    table = Table(
+        title="What failures cost: window latency in seconds",
+        title_justify="left",
+        caption="back: until the last window that was disturbed could be read. area: between the curve and the average "
+        "without failures, in s². --html shows the curves.",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for heading in _SHORT.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    before = ""
+    for (system, case), told in _by_case(found).items():
+        scenario, _, way = case.partition(", ")
+        if scenario != before:
+            table.add_section()
+            table.add_row(scenario, style="bold")
+        before = scenario
+        figures = (f"{told[name]:.2f}" if name in told else "" for name in _SHORT)
+        table.add_row(f"  {way if system == 'holons' else system}", *figures)
     (console or Console()).print(table)
 
 
-def _lines(found: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+def _by_case(found: Sequence[Record]) -> dict[tuple[str, str], dict[str, float]]:
     by_case: dict[tuple[str, str], dict[str, float]] = {}
     for one in found:
         by_case.setdefault((one["system"], one["case"]), {})[one["metric"]] = one["value"]
+    return by_case
+
+
+def _lines(found: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [system, case, *(f"{told[name]:.3f}" if name in told else "" for name in _SHOWN)]
-        for (system, case), told in by_case.items()
+        for (system, case), told in _by_case(found).items()
     ]
     heads = [f"{name} s²" if name == "sensitivity" else name.replace("_", " ") for name in _SHOWN]
     return ["system", "case", *heads], rows

@@ -64,8 +64,10 @@ def test_records_are_flat_and_shown(runs):
     records = recovery.records(runs)
     assert {tuple(record) for record in records} == {("bench", "case", "system", "metric", "value", "unit")}
     out = io.StringIO()
-    recovery.show(records, Console(file=out, width=160))
-    assert sum("│ holons" in line for line in out.getvalue().splitlines()) == 10
+    recovery.show(records, Console(file=out, width=80))
+    lines = out.getvalue().splitlines()
+    assert sum("  one owner" in line or "  replicas=2" in line for line in lines) == 10
+    assert all(any(f"│ {scenario} " in line for line in lines) for scenario in runs), "no word is cut at 80 columns"
 
 
 def test_the_page_has_a_curve_for_each_run(runs):
