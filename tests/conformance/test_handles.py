@@ -143,4 +143,5 @@ def test_what_takes_too_long_is_still_running_and_may_be_stopped(engine, tmp_pat
 @pytest.mark.spark
 def test_a_session_of_ours_leaves_control_c_to_those_who_wait():
     session()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Spark's own would cancel all nodes"
+    ours = (signal.default_int_handler, signal.SIG_IGN)  # a process in the background is born with the second
+    assert signal.getsignal(signal.SIGINT) in ours, "Spark's own would cancel all nodes"
