@@ -35,3 +35,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="slow: runs with HOLONS_VERIFY=1 (make verify)"))
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Two Spark sessions at once would slow each other down, and look like failures: groups must hold."""
+    if getattr(session.config.option, "loadgroup", False):
+        loose = [item for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
+        if loose:
+            raise pytest.UsageError(f"xdist does not keep groups together, as of {loose[0].nodeid}: another pytest?")

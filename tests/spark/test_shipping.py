@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parent.parent.parent
 
 BESIDE = """

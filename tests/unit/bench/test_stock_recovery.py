@@ -62,7 +62,7 @@ def left_behind() -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("stock")
+@pytest.mark.spark
 @pytest.mark.parametrize("scenario", ["two killed together", "two killed for good", "one stopped for 10 s"])
 def test_every_window_comes_out_whatever_happens_to_executors(scenario):
     before = left_behind()
@@ -75,7 +75,7 @@ def test_every_window_comes_out_whatever_happens_to_executors(scenario):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("stock")
+@pytest.mark.spark
 def test_nothing_is_left_behind_by_a_run_that_fails(monkeypatch):
     before = left_behind()
     monkeypatch.setattr(PacedFiles, "expected", lambda feed: [-1] * feed.windows)
@@ -85,7 +85,7 @@ def test_nothing_is_left_behind_by_a_run_that_fails(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("stock")
+@pytest.mark.spark
 def test_nothing_is_left_behind_by_a_run_that_is_killed():
     before = left_behind()
     runner = multiprocessing.get_context("spawn").Process(target=small, args=("no failure",))
