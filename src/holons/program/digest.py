@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import dis
 import hashlib
 import sys
 import types
@@ -110,9 +111,10 @@ def _of_function(function: types.FunctionType) -> list[object]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """The global names that a function may refer to, its inner functions' included."""
+    """The global names that a function refers to, its inner functions' included; attributes may have the same names."""
     inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return set(code.co_names).union(*inner)
+    loaded = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return loaded.union(*inner)
 
 
 def installed(module_name: str | None) -> bool:

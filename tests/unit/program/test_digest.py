@@ -98,3 +98,7 @@ repr(job), job.layout.stages, Counting.__annotations__ if hasattr(Counting, "__a
 """
     )
     assert digest(used) == known
+
+
+def test_a_global_of_the_same_name_as_an_attribute_does_not_matter(known):
+    assert digest(PROGRAM.replace("LIMIT = 10", "LIMIT = 10\nnames = open('/dev/null')\ntotal = price = 7")) == known
