@@ -7,22 +7,20 @@ then, so that `holons --help` does not wait for Spark.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from holons.cli.bench import bench
+from holons.cli.records import JsonFile, write_records
 from holons.errors import HolonsError
-
-if TYPE_CHECKING:
-    from holons.bench.kernels import Record
 
 app = typer.Typer(
     name="holons",
@@ -32,15 +30,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Each command has examples of its own: [bold]holons demo --help[/bold]",
 )
-bench = typer.Typer(no_args_is_help=True, help="Measure how fast Holons is on this machine.")
 app.add_typer(bench, name="bench")
 log = typer.Typer(no_args_is_help=True, help="Look into the streams below a directory. Nothing is ever written.")
 app.add_typer(log, name="log")
-
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write it for machines ([bold]-[/bold]: stdout)."),
-]
 
 
 @dataclass
@@ -191,155 +183,6 @@ def cancel(
 
     version = stop(name, Site(log).ports(f"holons-cancel-{uuid.uuid4().hex[:8]}"))
     print(f"{version.id} is cancelled")
-
-
-@bench.command()
-def kernels(
-    events: Annotated[int, typer.Option(min=1, help="How many events each kernel folds.")] = 20_000_000,
-    repeat: Annotated[int, typer.Option(min=1, help="How often; the best run counts.")] = 5,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write flat records here, for machines ([bold]-[/bold]: stdout, and no table).",
-        ),
-    ] = None,
-) -> None:
-    """Fold a generated batch with every vectorised kernel, on one core.
-
-    Records are flat, one for each figure: bench, case, system, metric, value, unit.
-
-    [bold]Examples[/bold]
-
-      holons bench kernels
-      holons bench kernels --events 1000000 --repeat 3
-      holons bench kernels --json kernels.json
-      holons bench kernels --json - | jq '.[] | select(.metric == "rate")'
-    """
-    from holons.bench import kernels as the_kernels
-
-    to_stdout = str(json_file) == "-"
-    records = the_kernels.run(events, repeat=repeat, progress=sys.stdout.isatty() and not to_stdout)
-    tell(records, json_file, the_kernels.show)
-
-
-@bench.command()
-def node(
-    events: Annotated[int, typer.Option(min=1_000, help="How many events one node reads in each run.")] = 20_000_000,
-    repeat: Annotated[int, typer.Option(min=1, help="How often; the best run counts.")] = 5,
-    seconds: Annotated[
-        int, typer.Option(min=0, help="How long latency is measured, after a warm-up; [bold]0[/bold]: not at all.")
-    ] = 20,
-    rate: Annotated[int, typer.Option(min=2_000, help="Events a second while latency is measured.")] = 1_000_000,
-    nodes: Annotated[int, typer.Option(min=1, help="Node processes while latency is measured.")] = 4,
-    every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 5,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", metavar="FILE", help="Write flat records here instead of tables ([bold]-[/bold]: stdout)."
-        ),
-    ] = None,
-) -> None:
-    """Run nodes over LMDB logs, exactly once: how much one takes in, and how soon windows are out.
-
-    Throughput: one node, from its first tick until everything is out. Latency:
-    several node processes at a steady rate, from the time at which a window's
-    last event was due to its result being readable. All results are checked.
-
-    [bold]Examples[/bold]
-
-      holons bench node
-      holons bench node --seconds 0                 [dim]# throughput only[/dim]
-      holons bench node --events 2000000 --repeat 3 --rate 200000
-      holons bench node --json node.json
-    """
-    from holons.bench import node as the_node
-    from holons.bench import window_latency
-
-    progress = sys.stdout.isatty() and str(json_file) != "-"
-    records = the_node.run(events, repeat=repeat, progress=progress)
-    latencies = (
-        window_latency.run(seconds, rate_per_s=rate, nodes=nodes, period_us=1_000 * every_ms, progress=progress)
-        if seconds
-        else []
-    )
-    tell([*records, *latencies], json_file, lambda _: the_node.show(records))
-    if latencies and str(json_file) != "-":
-        window_latency.show(latencies)
-
-
-@bench.command()
-def recovery(
-    seconds: Annotated[int, typer.Option(min=20, help="How long each scenario runs, after a warm-up.")] = 60,
-    rate: Annotated[int, typer.Option(min=1_000, help="Bids a second, over all partitions.")] = 50_000,
-    nodes: Annotated[int, typer.Option(min=3, help="How many nodes there are at first.")] = 5,
-    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 10,
-    window_ms: Annotated[int, typer.Option(min=10, help="How long windows are, in milliseconds.")] = 100,
-    timeout: Annotated[float, typer.Option(min=0.2, help="Seconds of silence after which a node is dead.")] = 0.4,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
-    no_stock: Annotated[bool, typer.Option("--no-stock", help="Leave out stock Structured Streaming.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page with all latency curves.")] = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Kill and stop nodes under a steady load, and tell what that costs in latency.
-
-    Five scenarios, each without and with a second copy of every partition: no
-    failure, two nodes killed together, 5 s apart, for good, and one stopped
-    for 10 s; then the same for stock Structured Streaming. Takes some twenty
-    minutes. All results are checked.
-
-    [bold]Examples[/bold]
-
-      holons bench recovery
-      holons bench recovery --html recovery.html --json recovery.json
-      holons bench recovery --no-spark --seconds 30 --window-ms 1000
-    """
-    from holons.bench import recovery as the_recovery
-
-    plan = the_recovery.Plan(seconds, nodes, partitions, rate, window_ms, not no_spark, failure_timeout_s=timeout)
-    console = Console(stderr=True)
-    runs = the_recovery.run(plan, progress=console.print)
-    if not (no_spark or no_stock):
-        runs = the_recovery.beside(runs, the_recovery.run_stock(plan, progress=console.print))
-    records = the_recovery.records(runs)
-    if html is not None:
-        the_recovery.report(plan, runs, records).write(html)
-    tell(records, json_file, the_recovery.show)
-
-
-@bench.command()
-def throughput(
-    events: Annotated[int, typer.Option(min=1_000, help="How many events stock Spark reads in each run.")] = 20_000_000,
-    times: Annotated[int, typer.Option(min=1, help="Holons reads so many times as many: rates are compared.")] = 8,
-    repeat: Annotated[int, typer.Option(min=1, help="How often each of the two runs, taking turns.")] = 5,
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each in a Spark task.")] = 2,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write flat records here, for machines ([bold]-[/bold]: stdout, and no table).",
-        ),
-    ] = None,
-) -> None:
-    """Run three queries on Holons and on stock Structured Streaming, over the same bids.
-
-    Highest bid, average price per category, hot items; both warm, both exactly
-    once, on this machine, each from what it reads best: an LMDB log, Parquet
-    files. All results are checked.
-
-    [bold]Examples[/bold]
-
-      holons bench throughput
-      holons bench throughput --events 2000000 --repeat 3
-      holons bench throughput --json throughput.json
-    """
-    from holons.bench import throughput as the_throughput
-
-    progress = sys.stdout.isatty() and str(json_file) != "-"
-    records = the_throughput.run(events, times=times, repeat=repeat, nodes=nodes, progress=progress)
-    tell(records, json_file, the_throughput.show)
 
 
 @app.command()
@@ -513,23 +356,6 @@ def version() -> None:
     """Print the version, and what it runs on."""
     python = ".".join(str(part) for part in sys.version_info[:3])
     print(f"holons {importlib.metadata.version('holons')} (Python {python})")
-
-
-def tell(records: list[Record], json_file: Path | None, show: Callable[[list[Record]], None]) -> None:
-    """A table for people, unless standard output is for machines; and a file for machines, if so wanted."""
-    if json_file is not None:
-        write_records(records, json_file)
-    if str(json_file) != "-":
-        show(records)
-
-
-def write_records(records: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Write `records` as one JSON array to `file`, or to standard output if it is called `-`."""
-    text = json.dumps([dict(record) for record in records], indent=1) + "\n"
-    if str(file) == "-":
-        sys.stdout.write(text)
-    else:
-        file.write_text(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from holons.cli.app import write_records
 from holons.cli.jobs import load_job, named_files, read_inputs
+from holons.cli.records import write_records
 from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, shrink, simulate
 from holons.engines.simulator.scenarios import ROWS, SCENARIOS, VARIANTS, Prepared, judged, prepared
 from holons.errors import BadInput

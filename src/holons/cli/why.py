@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from holons.algebra import Keyed
-from holons.cli.app import write_records
 from holons.cli.jobs import load_job
 from holons.cli.log import find, places, plain
+from holons.cli.records import write_records
 from holons.engines.site import Site
 from holons.engines.why import Explanation, SealedByNodes, why
 from holons.errors import BadInput
