@@ -49,6 +49,10 @@ class BadProgram(HolonsError, TypeError):
     """A program that cannot be laid out: handles, stages or methods that do not fit together."""
 
 
+class NotFoldable(HolonsError, TypeError):
+    """A program, or rows, that cannot be folded apart: what some rows do would depend on others."""
+
+
 class BadInput(HolonsError, ValueError):
     """An input batch whose columns are not what the job was told."""
 

@@ -40,6 +40,16 @@ class Origin:
         index = np.arange(self.count, dtype=np.int64) if self.index is None else self.index
         return index + self.base
 
+    @property
+    def first(self) -> int:
+        """The first row's offset."""
+        return self.base + (0 if self.index is None else int(self.index[0]))
+
+    @property
+    def end(self) -> int:
+        """The offset after the last row's."""
+        return self.base + (self.count if self.index is None else int(self.index[-1]) + 1)
+
     def take(self, chosen: npt.NDArray[np.generic]) -> Origin:
         """The origins of some rows, by mask or by position."""
         if chosen.dtype == np.bool_:

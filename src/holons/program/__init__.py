@@ -10,6 +10,7 @@ from holons.program.layout import Callback, Layout, bind, layout_of
 from holons.program.outputs import Collected, Cut, Output, canonical, collect
 from holons.program.program import Program, on_window
 from holons.program.run import PartitionRun, Records, cut_after
+from holons.program.tables import Table, table
 
 __all__ = [
     "WCRDT",
@@ -28,6 +29,7 @@ __all__ = [
     "Program",
     "Records",
     "Scope",
+    "Table",
     "Times",
     "WLocal",
     "bind",
@@ -37,4 +39,5 @@ __all__ = [
     "job",
     "layout_of",
     "on_window",
+    "table",
 ]

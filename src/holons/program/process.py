@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ class _Slice:
     """Rows that are handled by one call; or a mark."""
 
     frame: pl.DataFrame | None
-    offset: int
+    origin: Origin
     mark: int = 0
 
 
@@ -68,6 +68,8 @@ class ProcessState:
 class ProcessPart:
     """One partition's rows, in log order, through the user's `process`."""
 
+    scope_of: type[ProcessScope] = ProcessScope
+
     def __init__(
         self, job: Job, partition: int, input_index: int, resume: bytes | None = None, *, silent_below: int = 0
     ) -> None:
@@ -75,6 +77,7 @@ class ProcessPart:
         self.silent_below = silent_below
         """Rows below this offset have no outputs here: they are an older version's."""
         self.input = job.inputs[input_index]
+        self.disorder_us = self.input.disorder_us
         self.partition = partition
         self.state = ProcessState(locals=initial_locals(job, "process"))
         stage_handles = self.layout.stage_handles(0)
@@ -94,7 +97,7 @@ class ProcessPart:
         self._todo: deque[_Slice] = deque()
         self._read_to = self.state.offset
         self._begun: _Begun | None = None
-        self.scope = ProcessScope(self.layout)
+        self.scope = self.scope_of(self.layout)
         self._program = bind(job.program, self.scope)
 
     # --- what comes in ---------------------------------------------------------------------------------------------
@@ -109,17 +112,21 @@ class ProcessPart:
             self.feed(frame.slice(0, before), offset)
             frame, offset = frame.slice(before), offset + before
         self._read_to = offset + len(frame)
-        if self.layout.asynchronous and len(frame):
-            step = 1 if self.layout.row_by_row else len(frame)
-            self._todo.extend(_Slice(frame.slice(at, step), offset + at) for at in range(0, len(frame), step))
+        self._wait(frame, Origin(self.partition, offset, len(frame)))
+
+    def _wait(self, frame: pl.DataFrame, origin: Origin) -> None:
+        """Rows wait for their calls."""
+        if self.layout.asynchronous and self.layout.row_by_row:
+            places = range(len(frame))
+            self._todo.extend(_Slice(frame.slice(at, 1), origin.between(at, at + 1)) for at in places)
         elif len(frame):
-            self._todo.append(_Slice(frame, offset))
+            self._todo.append(_Slice(frame, origin))
 
     def mark(self, ts: int, offset: int) -> None:
         """Takes a mark of the log: a control row at an offset of its own (invariant: logged idleness)."""
         self._expect(offset)
         self._read_to = offset + 1
-        self._todo.append(_Slice(None, offset, ts))
+        self._todo.append(_Slice(None, Origin(self.partition, offset, 1), ts))
 
     def _expect(self, offset: int) -> None:
         if offset != self._read_to:
@@ -164,30 +171,29 @@ class ProcessPart:
         piece = self._todo.popleft()
         if piece.frame is None:
             self.state.watermark = max(self.state.watermark, piece.mark)
-            self.state.offset = piece.offset + 1
+            self.state.offset = piece.origin.end
             self._seal(self.watermark)
             return True
-        with placed(partition=self.partition, offset=piece.offset):
-            begun = self._begin(piece.frame, piece.offset)
+        with placed(partition=self.partition, offset=piece.origin.first):
+            begun = self._begin(piece.frame, piece.origin)
         self._drive(begun)
         return True
 
-    def _begin(self, frame: pl.DataFrame, offset: int) -> _Begun:
+    def _begin(self, frame: pl.DataFrame, everything: Origin) -> _Begun:
         ts, valid = self._times(frame)
-        clock = EventClock(self.input.disorder_us, self.state.watermark)
+        clock = EventClock(self.disorder_us, self.state.watermark)
         observed = clock.observe(ts if valid is None else ts[valid])
         if self.layout.asynchronous:
             watermarks = observed.watermarks()
             cuts = seal_points(watermarks, self.layout.specs(0))
             if len(cuts):  # seals happen between calls: the other pieces wait for their turn
                 edges = [*(cuts if valid is None else np.flatnonzero(valid)[cuts]).tolist(), len(frame)]
-                rest = [_Slice(frame.slice(a, b - a), offset + a) for a, b in itertools.pairwise(edges)]
+                rest = [_Slice(frame.slice(a, b - a), everything.between(a, b)) for a, b in itertools.pairwise(edges)]
                 self._todo.extendleft(reversed(rest))
-                return self._begin(frame.slice(0, edges[0]), offset)
+                return self._begin(frame.slice(0, edges[0]), everything.between(0, edges[0]))
             if len(watermarks):  # its first row may seal windows, which the call may then await
                 self._seal(max(int(watermarks[0]), self.state.by_hand))
         set_aside: list[tuple[str, pl.DataFrame]] = []
-        everything = Origin(self.partition, offset, len(frame))
         origin, watermarks_at = everything, observed.watermarks
         if valid is not None:
             set_aside.append((DEAD, _with_offsets(frame, everything, ~valid, self._reason(frame))))
@@ -199,7 +205,7 @@ class ProcessPart:
             frame, ts, origin, watermarks_at = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: left
         events = Events(frame, Times(ts, origin, own=True), self.input.stream)
         call = Call(events, watermarks_at, self.state.locals, self.state.sealed_to, self.state.by_hand)
-        return _Begun(call, clock, offset + everything.count, set_aside)
+        return _Begun(call, clock, everything.end, set_aside)
 
     def _times(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
         """Each row's time, and which rows have one (None: all)."""
@@ -295,6 +301,13 @@ class ProcessPart:
         seals = seal_up_to(self.contributions, end, self.local_panes)
         self.deltas.append(Delta(0, self.partition, self.state.sealed_to, end, seals))
         self.state.sealed_to = end
+
+    def absorb(self, contributions: Iterable[bytes], state: ProcessState) -> None:
+        """Takes in rows that were folded elsewhere (`program.folding`), and what they did to the state; then seals."""
+        for one in contributions:
+            self.contributions.absorb(one)
+        self.state, self._read_to = state, state.offset
+        self._seal(self.watermark)
 
     # --- resuming --------------------------------------------------------------------------------------------------
 

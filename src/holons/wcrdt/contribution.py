@@ -55,6 +55,19 @@ class Contributions:
             state, before = pick(partial, group), panes.get(pane)
             panes[pane] = state if before is None else aggregate.merge(before, state)
 
+    def absorb(self, snapshot: bytes) -> None:
+        """Merges panes that were folded elsewhere, from other rows of the same partition."""
+        for index, panes in codec.decode(snapshot)[1].items():
+            handle, aggregate, ours = self._handles[index], self._aggregates[index], self._open[index]
+            for pane, state in panes.items():
+                if handle.window.pane_end(pane) <= self.watermark:
+                    raise InsertBelowWatermark(
+                        f"{handle.name}: an insert into a pane that is sealed, up to {instant_text(self.watermark)}",
+                        hint="insert at the event's own time, or allow more disorder",
+                    )
+                before = ours.get(pane)
+                ours[pane] = state if before is None else aggregate.merge(before, state)
+
     def seal(self, watermark: int) -> list[Sealed]:
         """Moves the watermark; returns every non-empty pane that it passed, by (end, handle)."""
         sealed = []
