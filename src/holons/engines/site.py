@@ -5,6 +5,8 @@
     <directory>/shared/     beats, the control log, what nodes log, and a sync stream for each job
     <directory>/journal/    where idle marks are among the rows of inputs
     <directory>/store/      checkpoints
+    <directory>/batches/    what Spark is about to append to inputs
+    <directory>/folds/      programs that are folded over DataFrames
 
 Everything in it survives the death of any process. Nodes come and go; the directory is the job.
 """
@@ -18,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holons.clock import SystemClock
-from holons.engines.collecting import collected
+from holons.engines.collecting import collect_logs, collected
 from holons.engines.inputs import PartitionRows, fill
 from holons.errors import BadInput
 from holons.node import Jobs, Ports, read_jobs
@@ -52,9 +54,9 @@ class Site:
         with self.producer(stream, partitions, "creator") as log:
             log.mark(0, BEGINNING)  # says nothing, but is there
 
-    def producer(self, stream: str, partitions: int, writer: str) -> LmdbLog:
-        """An input stream, to be written; `writer` is used once, by one process."""
-        return LmdbLog(self.directory / "input", stream, partitions, writer)
+    def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> LmdbLog:
+        """An input stream, to be written; `writer` is used once, by one process, or with `resume` by one at a time."""
+        return LmdbLog(self.directory / "input", stream, partitions, writer, resume=resume)
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[LmdbLog]:
@@ -119,6 +121,16 @@ class Site:
             )
         return partitions
 
+    # --- folds over DataFrames ---------------------------------------------------------------------------------------
+
+    def fold_directory(self, name: str) -> Path:
+        """Where a fold keeps what is its own."""
+        return self.directory / "folds" / quote(name, safe="")
+
+    def fold_id(self, name: str) -> str:
+        """Under what its outputs are kept."""
+        return f"fold-{name}"
+
     # --- what came of it ---------------------------------------------------------------------------------------------
 
     def jobs(self) -> Jobs:
@@ -146,6 +158,8 @@ class Site:
             return logs
 
         try:
+            if self.fold_directory(name).exists():
+                return collect_logs(channels(self.fold_id(name)))
             return collected(self.jobs().history(name), channels)
         finally:
             for log in opened:

@@ -49,10 +49,11 @@ class LmdbLog:
         segment_bytes: int = Storage.segment_bytes,
         map_bytes: int = Storage.map_bytes,
         idle_s: float = Storage.idle_s,
+        resume: bool = False,
         clock: Clock | None = None,
     ) -> None:
         assert 0 < partitions < values.HEADER_PARTITION, f"{partitions} partitions"
-        storage = Storage(durability, segment_bytes, map_bytes, idle_s)
+        storage = Storage(durability, segment_bytes, map_bytes, idle_s, resume)
         self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock())
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._ended: dict[int, _Ended] = {}

@@ -40,6 +40,8 @@ class Storage:
     """How much address space a new segment takes, at first; it doubles when it must. Costs no disk and no memory."""
     idle_s: float = 60.0
     """Trimming may end a segment that did not grow for so long: its writer is probably dead."""
+    resume: bool = False
+    """Whether a writer goes on in the last segment of its name: for those of whom only one at a time writes."""
 
     @property
     def sync(self) -> bool:
@@ -89,6 +91,13 @@ class SegmentWriter:
             (self._directory / OPEN_FILE).unlink(missing_ok=True)
         self._directory = self._environment = None
 
+    def leave(self) -> None:
+        """Writes no more for now; with `resume` another process of this name may go on in the segment."""
+        if self.storage.resume:
+            self._directory = self._environment = None
+        else:
+            self.close()
+
     def _is_open(self) -> bool:
         return os.access(f"{self._directory}/{OPEN_FILE}", os.F_OK)
 
@@ -96,15 +105,22 @@ class SegmentWriter:
         self._claim()
         self._stream.refresh(relist=True)
         older = self._stream.of(self.writer)
+        if self.storage.resume and (last := max(older, key=lambda segment: segment.number, default=None)) is not None:
+            size = (last.directory / environment.DATA_FILE).stat().st_size
+            if last.is_open() and size < self.storage.segment_bytes:
+                return self._write_to(last.directory, last.number, size)
         for segment in older:
             segment.end()
         self._number = max([self._number, *(segment.number for segment in older)]) + 1
         token = self._stream.clock.random().getrandbits(32)
         directory = self._stream.path / f"segment.{self._stem}.{self._number:08d}.{token:08x}"
         self._create(directory)
+        return self._write_to(directory, self._number, 0)
+
+    def _write_to(self, directory: Path, number: int, size: int) -> Environment:
         opened = registry.environment(directory, self._stream.clock)
         opened.write_through(sync=self.storage.sync)
-        self._directory, self._environment, self._bytes = directory, opened, 0
+        self._directory, self._environment, self._number, self._bytes = directory, opened, number, size
         return opened
 
     def _create(self, directory: Path) -> None:
@@ -139,8 +155,8 @@ class SegmentWriter:
             )
 
     def release(self) -> None:
-        """Ends the current segment, and lets another log of this process use the writer id."""
-        self.close()
+        """Writes no more, and lets another log of this process use the writer id."""
+        self.leave()
         place = self._stream.path, self.writer
         if _writers.get(place) is self:
             del _writers[place]

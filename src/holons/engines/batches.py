@@ -1,0 +1,172 @@
+"""Batches of rows that are appended to an input stream as a whole, each exactly once, whoever dies meanwhile.
+
+    <site>/batches/<stream>/
+        rows.<token>.arrow              what a task has staged for one partition; nobody reads it
+        lock                            held while a batch is committed; the death of a process frees it
+        <source>/<number>.commit        what goes where: from the moment this file is there, the batch is in
+        <source>/<number>.done          and all of it has been put there
+
+A batch has a source, for instance a Spark query, and a number that grows. To commit it is to create one small file, which
+gives every staged file its partition and offset. Then it is carried out: rows are put at their positions, which can be
+repeated (invariant: position is identity). Whoever commits next first carries out what the dead have left. A batch whose
+number is known is not taken again, also if it was staged anew, and differently.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+
+from holons.engines.locks import locked
+from holons.engines.site import Site
+from holons.errors import BadInput, LogDamaged, LogUnavailable
+from holons.streams import LmdbLog
+
+_WRITER = "batches"
+_DONE_KEPT = 2
+_LOCK_S = 60.0
+_LEFTOVER_S = 24 * 3600.0
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """Rows for one partition, in a file of their own."""
+
+    file: str
+    partition: int
+    rows: int
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    staged: Staged
+    offset: int
+
+
+class Batches:
+    """The batches of one stream of a site. A plain value: it can travel to other processes."""
+
+    def __init__(self, site: Site, stream: str, partitions: int) -> None:
+        known = site.streams().get(stream)
+        if known is not None and known != partitions:
+            raise BadInput(
+                f"stream {stream!r} has {known} partitions, not {partitions}",
+                hint="leave the number out, or write to another stream",
+            )
+        self.site = site
+        self.stream = stream
+        self.partitions = partitions
+        self._folder = site.directory / "batches" / quote(stream, safe="")
+
+    # --- in any process ----------------------------------------------------------------------------------------------
+
+    def stage(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Staged:
+        """Writes rows aside, for a batch that is committed later; forgotten ones are never read."""
+        if not 0 <= partition < self.partitions:
+            raise BadInput(
+                f"there is no partition {partition}", hint=f"{self.stream!r} has partitions 0 to {self.partitions - 1}"
+            )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name, rows = f"rows.{uuid.uuid4().hex}.arrow", 0
+        writer: pa.RecordBatchFileWriter | None = None
+        with pa.OSFile(str(self._folder / name), "wb") as sink:
+            for batch in batches:
+                writer = writer or pa.ipc.new_file(sink, batch.schema)
+                writer.write_batch(batch)
+                rows += batch.num_rows
+            if writer is not None:
+                writer.close()
+        return Staged(name, partition, rows)
+
+    def forget(self, staged: Iterable[Staged]) -> None:
+        """Removes what will not be committed."""
+        for one in staged:
+            (self._folder / one.file).unlink(missing_ok=True)
+
+    # --- in one process at a time ------------------------------------------------------------------------------------
+
+    def commit(self, source: str, number: int, staged: Sequence[Staged]) -> bool:
+        """Appends a batch, in this order; False if it, or a later one of this source, is in already."""
+        with self._locked():
+            self._carry_out_the_open()
+            known = self.newest(source)
+            if known is not None and known >= number:
+                self.forget(staged)
+                return False
+            wanted = [one for one in staged if one.rows]
+            with self._log() as log:
+                ends = {partition: log.end(partition) for partition in {one.partition for one in wanted}}
+            placed = []
+            for one in wanted:
+                placed.append(_Placed(one, ends[one.partition]))
+                ends[one.partition] += one.rows
+            self._create(self._source(source) / f"{number:020d}.commit", msgspec.json.encode(placed))
+            self.forget(one for one in staged if not one.rows)
+            self._carry_out_the_open()
+            self._sweep()
+            return True
+
+    def _sweep(self) -> None:
+        """Removes what tasks have staged that died long ago: it is nobody's, since nothing is open now."""
+        clock = self._folder / "lock"
+        clock.touch()  # the file system's own time, the only one that all share
+        for file in self._folder.glob("rows.*.arrow"):
+            with suppress(FileNotFoundError):
+                if clock.stat().st_mtime - file.stat().st_mtime > _LEFTOVER_S:
+                    file.unlink()
+
+    def newest(self, source: str) -> int | None:
+        """The number of the last batch of a source that is in."""
+        files = self._source(source).glob("*.*")
+        return max((int(file.stem) for file in files if file.suffix in (".commit", ".done")), default=None)
+
+    def _source(self, source: str) -> Path:
+        return self._folder / quote(source, safe="")
+
+    def _create(self, file: Path, data: bytes) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{uuid.uuid4().hex}")
+        part.write_bytes(data)
+        part.rename(file)
+
+    def _carry_out_the_open(self) -> None:
+        for commit in sorted(self._folder.glob("*/*.commit"), key=lambda file: (file.stat().st_mtime_ns, file)):
+            placed = self._read(commit)
+            with self._log() as log:
+                for one in placed:
+                    self._put(log, one)
+            commit.rename(commit.with_suffix(".done"))
+            self.forget(one.staged for one in placed)
+            for old in sorted(commit.parent.glob("*.done"))[:-_DONE_KEPT]:
+                old.unlink(missing_ok=True)
+
+    def _read(self, commit: Path) -> list[_Placed]:
+        try:
+            return msgspec.json.decode(commit.read_bytes(), type=list[_Placed])
+        except msgspec.DecodeError as error:
+            raise LogDamaged(
+                f"{commit} is damaged: {error}", hint="restore it: rows of a batch may be missing from the stream"
+            ) from error
+
+    def _put(self, log: LmdbLog, placed: _Placed) -> None:
+        offset = placed.offset
+        with pa.memory_map(str(self._folder / placed.staged.file)) as source, pa.ipc.open_file(source) as rows:
+            for number in range(rows.num_record_batches):
+                batch = rows.get_batch(number)
+                log.put(placed.staged.partition, offset, batch)
+                offset += batch.num_rows
+
+    def _log(self) -> LmdbLog:
+        return self.site.producer(self.stream, self.partitions, _WRITER, resume=True)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """Only one process commits at a time."""
+        busy = LogUnavailable(
+            f"somebody has been committing to {self.stream!r} for {_LOCK_S:.0f} s",
+            hint=f"is a process stopped that writes to {self.site.directory}? Continue it, or kill it",
+        )
+        return locked(self._folder / "lock", _LOCK_S, busy)

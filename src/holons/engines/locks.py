@@ -1,0 +1,41 @@
+"""Locks between processes that go with their holder, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holons.clock import SystemClock
+
+_LOOK_S = 0.02
+
+
+@contextmanager
+def locked(file: Path, within_s: float, refused: Exception) -> Iterator[None]:
+    """Holds a lock, for which it waits so long; raises `refused` if somebody else keeps it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as at, locked(Path(at) / "lock", 0.0, TimeoutError()):
+    ...     with locked(Path(at) / "lock", 0.0, TimeoutError("busy")):
+    ...         pass
+    Traceback (most recent call last):
+    TimeoutError: busy
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        clock = SystemClock()
+        until_s = clock.now_s() + within_s
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if clock.now_s() >= until_s:
+                raise refused
+            clock.sleep_s(_LOOK_S)
+        yield
+    finally:
+        os.close(lock)
