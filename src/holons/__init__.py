@@ -28,6 +28,7 @@ from holons.algebra import (
     TwoPhaseSet,
 )
 from holons.engines import Progress, Results, Run, run
+from holons.engines import dataframes as spark
 from holons.errors import HolonsError
 from holons.node import Settings
 from holons.program import (
@@ -39,9 +40,11 @@ from holons.program import (
     Local,
     Nested,
     Program,
+    Table,
     WLocal,
     job,
     on_window,
+    table,
 )
 from holons.windows import Session, Sliding, Tumbling, Window
 
@@ -83,6 +86,7 @@ __all__ = [
     "Sliding",
     "Slots",
     "Sum",
+    "Table",
     "TopK",
     "Tumbling",
     "TwoPhaseSet",
@@ -91,4 +95,6 @@ __all__ = [
     "job",
     "on_window",
     "run",
+    "spark",
+    "table",
 ]

@@ -1,11 +1,12 @@
 """Every Python block in README.md and docs/ runs, file by file, from top to bottom.
 
 A block is fenced with three backticks and `python`; one marked `python no-run` is only shown. Each document runs in
-a process of its own, as a script whose line numbers are those of the document.
+a process of its own, in the active environment, as a script whose line numbers are those of the document.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,8 +49,15 @@ RUNNABLE = [path for path in documents() if script_of(path.read_text(encoding="u
 def test_the_code_in(path: Path, tmp_path: Path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(script_of(path.read_text(encoding="utf-8")), encoding="utf-8")
+    active = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=active,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     assert done.returncode == 0, f"{path.relative_to(ROOT)} (same line numbers):\n{done.stdout}\n{done.stderr}"
 

@@ -74,6 +74,13 @@ class Bids:
         beyond["ts"] = np.array([10 * self.seconds * SECOND_US + 3_600 * SECOND_US])
         pq.write_table(pa.Table.from_batches([_timed(beyond)]), directory / "beyond.parquet")
 
+    def write_files(self, directory: Path, group_rows: int) -> None:
+        """Writes them to a Parquet file for each partition."""
+        directory.mkdir(parents=True)
+        for partition in range(self.partitions):
+            table = pa.Table.from_batches([_timed(columns) for columns in self.batches(partition)])
+            pq.write_table(table, directory / f"{partition:03d}.parquet", row_group_size=group_rows)
+
     def totals(self) -> Totals:
         """What is known of each second, over all partitions."""
         highest = np.zeros(self.seconds, dtype=np.int64)

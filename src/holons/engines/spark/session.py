@@ -22,6 +22,8 @@ from holons.errors import BadInput, JavaMissing
 
 JAVA_OLDEST = 17
 _SLOTS_LEAST = 10
+_ATTEMPTS = 4
+"""How often a task is tried, as in a cluster. Nodes that Spark gives up are replaced by the driver; a query just fails."""
 _WITHOUT = 'or run without Spark: engine="embedded" (--engine embedded)'
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _EXECUTORS_S = 60.0
@@ -47,7 +49,7 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     directory = _ours.enter_context(scratch())
     options = f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={directory}"'
-    room = f"local[{max(nodes + 2, _SLOTS_LEAST)}, 1000]"  # slots cost nothing; later runs may want more
+    room = f"local[{max(nodes + 2, _SLOTS_LEAST)}, {_ATTEMPTS}]"  # slots cost nothing; later runs may want more
     interrupted = signal.getsignal(signal.SIGINT)
     spark = (
         SparkSession.builder.appName("holons")

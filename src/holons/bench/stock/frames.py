@@ -1,0 +1,33 @@
+"""What stock Spark does with DataFrames: reads them, and aggregates them in one batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+
+from holons.bench.bids import Expected
+
+
+def read_all(frame: DataFrame) -> None:
+    """Reads every row and every column, and does nothing with them."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def highest(spark: SparkSession, bids: Path) -> Expected:
+    """The highest price of each second."""
+    return _found(
+        spark.read.parquet(str(bids)).groupBy(F.window("ts", "1 second")).agg(F.max("price").alias("value")), F.lit(0)
+    )
+
+
+def averages(spark: SparkSession, bids: Path) -> Expected:
+    """The average price of each category and second."""
+    found = spark.read.parquet(str(bids)).groupBy(F.window("ts", "1 second"), "category")
+    return _found(found.agg(F.avg("price").alias("value")), F.col("category"))
+
+
+def _found(frame: DataFrame, key: Column) -> Expected:
+    rows = frame.select(F.unix_seconds("window.start").alias("second"), key.alias("key"), "value").collect()
+    return {(row["second"], row["key"]): row["value"] for row in rows}
