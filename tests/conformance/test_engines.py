@@ -141,6 +141,7 @@ def test_the_rows_exercise_what_they_should():
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_nodes_in_spark_tasks_give_the_oracles_bytes(name, nodes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from pyspark.sql import SparkSession, functions
 import holons as h
 from holons.engines.site import Site
 from holons.engines.spark.session import session
-from holons.errors import BadInput, JobRunning, NotFoldable, ProgramFailed
+from holons.errors import BadInput, CheckpointLost, JobRunning, NotFoldable, ProgramFailed
 from holons.program import canonical
 from holons.semantics import run as run_oracle
+from holons.streams import LmdbLog
 from holons.windows import END
 
 pytestmark = pytest.mark.spark
@@ -211,6 +213,26 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
     assert len(died) == 2
     got = query.finish().results().canonical()
     assert got == canonical(run_oracle(JOB, {"sales": [[log, END] for log in logs]}, rows_per_call=5_000))
+
+
+def test_a_state_that_is_gone_is_an_error_and_not_a_new_beginning(spark, a_year, tmp_path):
+    site = Site(tmp_path)
+    site.load({"sales": [[log.head(1_000)] for log in a_year]})
+
+    def begin():
+        stream = (
+            spark.readStream.format("holons")
+            .options(stream="sales", positions="true", maxRowsPerTrigger="1500")
+            .load(str(site.directory))
+        )
+        return h.spark.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
+
+    begin().wait(120)
+    shutil.rmtree(site.fold_directory("Hourly") / "state")
+    with LmdbLog(site.directory / "input", "sales", PARTITIONS, "producer#2") as log:
+        log.append(0, a_year[0].slice(1_000, 10).to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()[0])
+    with pytest.raises(CheckpointLost, match=r"the state after batch \d+ is gone"):
+        begin().wait(120)
 
 
 def test_late_rows_are_found_though_tasks_share_a_partition(spark, tmp_path):

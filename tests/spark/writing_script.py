@@ -1,7 +1,7 @@
 """A driver that writes a stream, as a script of its own: FILES, the SITE, a directory for its checkpoint, and
 how many bytes a task reads.
 
-Tasks fail, and workers are killed, the first time that they are tried; the parent kills the driver.
+Tasks fail, and workers are killed, while they write; the parent kills the driver.
 """
 
 from __future__ import annotations
@@ -15,24 +15,44 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from holons.engines.spark.source import HolonsSource
+from holons.engines.spark.writing import StreamWriter, Written
+
+PLACE = Path(sys.argv[3]) / "failed"
 
 
-def fragile(place: str):
-    """Rows as they are; but every third task fails, or dies, once."""
+class FragileWriter(StreamWriter):
+    """The real one; but every third task fails or dies, once, before it writes, or when it has."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch
-            first = batch.column("value")[0].as_py() if batch.num_rows else 0
-            fate = zlib.crc32(str(first).encode()) % 9
-            mark = Path(place) / f"{first}"
-            if fate < 3 and not mark.exists():
-                mark.touch()
-                if fate == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise RuntimeError("injected")
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        rows = [batch for batch in iterator if batch.num_rows]
+        first = min((batch.column("value")[0].as_py() for batch in rows), default=0)
+        fate = zlib.crc32(str(first).encode()) % 12
+        if fate == 0 or fate == 1:
+            self._once(first, dies=fate == 0)
+        written = super().write(iter(rows))
+        if fate == 2 or fate == 3:
+            self._once(first, dies=fate == 2)
+        return written
 
-    return work
+    def _once(self, first: int, *, dies: bool) -> None:
+        mark = PLACE / f"{first}"
+        if not mark.exists():
+            mark.touch()
+            if dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("injected")
+
+
+class FragileSource(HolonsSource):
+    @classmethod
+    def name(cls) -> str:
+        return "fragile"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> FragileWriter:
+        return FragileWriter(super().streamWriter(schema, overwrite)._writing)
 
 
 if __name__ == "__main__":
@@ -44,15 +64,13 @@ if __name__ == "__main__":
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.files.maxPartitionBytes", split)
         .config("spark.sql.files.openCostInBytes", "0")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
         .getOrCreate()
     )
-    failed = Path(checkpoint) / "failed"
-    failed.mkdir(parents=True, exist_ok=True)
+    PLACE.mkdir(parents=True, exist_ok=True)
+    spark.dataSource.register(FragileSource)
     rows = spark.readStream.schema("value long, ts long").option("maxFilesPerTrigger", "1").parquet(files)
     query = (
-        rows.mapInArrow(fragile(str(failed)), rows.schema)
-        .writeStream.format("holons")
+        rows.writeStream.format("fragile")
         .options(stream="rows", partitions="3", checkpointLocation=f"{checkpoint}/spark")
         .trigger(availableNow=True)
         .start(site)

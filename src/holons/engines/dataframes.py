@@ -184,6 +184,10 @@ def _sources(job: Job, rows: Source | Mapping[str, Source]) -> list[SparkFrame |
 
 def _source(given: Source) -> SparkFrame | list[Path]:
     if hasattr(given, "mapInArrow"):
+        if "connect" in type(given).__module__:
+            raise BadInput(
+                "a DataFrame of Spark Connect cannot be folded yet", hint="use a classic session, without .remote(...)"
+            )
         return given  # type: ignore[return-value]
     if isinstance(given, str | Path):
         given = [given]

@@ -25,7 +25,7 @@ from holons.engines.locks import locked
 from holons.engines.results import Results
 from holons.engines.site import Site
 from holons.engines.spark.folding import Places, round_of
-from holons.errors import BadInput, HolonsError, JobRunning
+from holons.errors import BadInput, CheckpointLost, HolonsError, JobRunning
 from holons.program import Job, Output
 from holons.program.folding import Fold
 from holons.store import DirectoryStore
@@ -125,7 +125,14 @@ class Rounds:
             self._done = known[-1][0] if known else -1
         if self._done == _FINISHED and batch != _FINISHED:
             raise BadInput(f"{self.job.name!r} was finished, and more rows came", hint="fold them under another name")
-        return self._fold if batch > self._done else None
+        if batch <= self._done:
+            return None
+        if batch != self._done + 1 and batch != _FINISHED:
+            raise CheckpointLost(
+                f"Spark goes on with batch {batch} of {self.job.name!r}, and the state after batch {batch - 1} is gone",
+                hint=f"restore {self.directory / 'state'}, or fold it anew under another name",
+            )
+        return self._fold
 
     def _query(self) -> str:
         """The query's own name, which Spark keeps with its offsets: other offsets, other state."""

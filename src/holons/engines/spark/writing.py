@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 
 from holons.engines.batches import Batches, Staged
 from holons.engines.site import Site
+from holons.errors import InvariantBroken
 
 _BATCH_ROWS = 100_000
 _QUERY = "sql.streaming.queryId"
@@ -130,7 +131,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         queries = {message.query for message in messages if isinstance(message, Written)}
-        assert len(queries) <= 1, f"one query commits a batch, not {queries}"
+        if "" in queries or len(queries) > 1:
+            raise InvariantBroken(f"one query commits a batch, and Spark tells of {sorted(queries)}")
         for query in queries:
             self._writing.batches.commit(f"query {query}", batchId, _in_order(messages))
 
