@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Ids: TypeAlias = npt.NDArray[np.int64]
+from holons.nexmark.chance import Ids, below, letters, padding, unit
 
 PERIOD: Final = 50
 BIDS: Final = 46
@@ -29,12 +28,12 @@ _MICROS: Final = 1_000_000
 _AUCTIONS_IN_FLIGHT: Final = 100
 _ACTIVE_PEOPLE: Final = 1000
 _LEAD: Final = 10
-_HOT_EVERY: Final = 100
+HOT_EVERY: Final = 100
+_SHUFFLE: Final = 953
 _HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
 _CHANNELS: Final = 10_000
-_EXTRA_BYTES: Final = (54, 82)
-"""A bid is 100 bytes on average, ±20 % of what its four numbers leave."""
-_POOL_BYTES: Final = 1 << 16
+_BYTES: Final = 100
+_NUMBERS_BYTES: Final = 32
 
 
 def bids(
@@ -48,11 +47,11 @@ def bids(
     make: dict[str, Callable[[], pa.Array]] = {
         "auction": lambda: pa.array(_auctions(ids, seed)),
         "bidder": lambda: pa.array(_bidders(ids, seed)),
-        "price": lambda: pa.array(np.round(10.0 ** (6.0 * _unit(ids, seed, 5)) * 100.0).astype(np.int64)),
+        "price": lambda: pa.array(prices(ids, seed, 5)),
         "channel": lambda: _channel_names().take(pa.array(_channels(ids, seed))),
         "url": lambda: _urls(seed).take(pa.array(_channels(ids, seed))),
         "date_time": lambda: pa.array(start_us + event_time_us(ids, rate)).view(pa.timestamp("us", "UTC")),
-        "extra": lambda: _extra(ids, seed),
+        "extra": lambda: padding(ids, np.full(len(ids), _NUMBERS_BYTES), _BYTES, seed, 10),
     }
     return pa.record_batch({name: make[name]() for name in columns})
 
@@ -75,6 +74,29 @@ def bids_before(event: int) -> int:
     return event // PERIOD * BIDS + max(0, event % PERIOD - (PERIOD - BIDS))
 
 
+def prices(ids: Ids, seed: int, lane: int) -> Ids:
+    """Prices over six orders of magnitude, in cents."""
+    return np.round(10.0 ** (6.0 * unit(ids, seed, lane)) * 100.0).astype(np.int64)
+
+
+def active_people(ids: Ids, seed: int, lane: int) -> Ids:
+    """One of the last thousand people for each event, or one of the next ten; counted from 0."""
+    last = ids // PERIOD
+    active = np.minimum(last + 1, _ACTIVE_PEOPLE)
+    return last + 1 - active + below(ids, seed, lane, active + _LEAD)
+
+
+def shuffled(numbers: Ids, group: int) -> Ids:
+    """The ids of events that come out of order: each group of so many in a fixed order of its own.
+
+    >>> shuffled(np.arange(8), 4).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    >>> shuffled(np.arange(6), 5).tolist()
+    [0, 3, 1, 4, 2, 5]
+    """
+    return numbers // group * group + numbers * _SHUFFLE % group
+
+
 def event_time_us(ids: Ids, rate: int) -> Ids:
     """When events happen, since the first one."""
     return ids * _MICROS // rate
@@ -86,22 +108,20 @@ def event_time_us(ids: Ids, rate: int) -> Ids:
 def _auctions(ids: Ids, seed: int) -> Ids:
     last = ids // PERIOD * 3 + 2
     oldest = np.maximum(last - _AUCTIONS_IN_FLIGHT, 0)
-    some = oldest + _below(ids, seed, 1, last - oldest + 1 + _LEAD)
-    return FIRST_ID + np.where(_below(ids, seed, 3, 2) > 0, last // _HOT_EVERY * _HOT_EVERY, some)
+    some = oldest + below(ids, seed, 1, last - oldest + 1 + _LEAD)
+    return FIRST_ID + np.where(below(ids, seed, 3, 2) > 0, last // HOT_EVERY * HOT_EVERY, some)
 
 
 def _bidders(ids: Ids, seed: int) -> Ids:
-    last = ids // PERIOD
-    active = np.minimum(last + 1, _ACTIVE_PEOPLE)
-    some = last + 1 - active + _below(ids, seed, 2, active + _LEAD)
-    return FIRST_ID + np.where(_below(ids, seed, 4, 4) > 0, last // _HOT_EVERY * _HOT_EVERY + 1, some)
+    hot = ids // PERIOD // HOT_EVERY * HOT_EVERY + 1
+    return FIRST_ID + np.where(below(ids, seed, 4, 4) > 0, hot, active_people(ids, seed, 2))
 
 
 def _channels(ids: Ids, seed: int) -> Ids:
     """A number for each bid: below four a hot channel, else one of the many."""
-    hot = _below(ids, seed, 6, 2) > 0
-    many = len(_HOT_CHANNELS) + _below(ids, seed, 7, _CHANNELS)
-    return np.where(hot, _below(ids, seed, 7, len(_HOT_CHANNELS)), many)
+    hot = below(ids, seed, 6, 2) > 0
+    many = len(_HOT_CHANNELS) + below(ids, seed, 7, _CHANNELS)
+    return np.where(hot, below(ids, seed, 7, len(_HOT_CHANNELS)), many)
 
 
 @cache
@@ -113,44 +133,11 @@ def _channel_names() -> pa.Array:
 def _urls(seed: int) -> pa.Array:
     """One for each channel; nine of ten of the many name theirs."""
     count = len(_HOT_CHANNELS) + _CHANNELS
-    letters, told = _letters(15 * count, seed, 8).tobytes().decode(), _below(np.arange(count), seed, 9, 10) > 0
+    pool, told = letters(15 * count, seed, 8).tobytes().decode(), below(np.arange(count), seed, 9, 10) > 0
     urls = []
     for number, named in enumerate(told.tolist()):
-        places = "/".join(letters[at : at + 5] for at in range(15 * number, 15 * number + 15, 5))
+        places = "/".join(pool[at : at + 5] for at in range(15 * number, 15 * number + 15, 5))
         many = number - len(_HOT_CHANNELS)
         channel = f"&channel_id={many}" if many >= 0 and named else ""
         urls.append(f"https://www.nexmark.com/{places}/item.htm?query=1{channel}")
     return pa.array(urls)
-
-
-def _extra(ids: Ids, seed: int) -> pa.Array:
-    """Letters that only take room: each a piece of a pool."""
-    least, beyond = _EXTRA_BYTES
-    lengths = least + _below(ids, seed, 11, beyond - least)
-    first = _below(ids, seed, 12, _POOL_BYTES - beyond)
-    ends = np.concatenate(([0], np.cumsum(lengths)))
-    letters = _letters(_POOL_BYTES, seed, 10)[np.repeat(first - ends[:-1], lengths) + np.arange(ends[-1])]
-    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(letters))
-
-
-@cache
-def _letters(count: int, seed: int, lane: int) -> npt.NDArray[np.uint8]:
-    return _below(np.arange(count), seed, lane, 26).astype(np.uint8) + np.uint8(ord("a"))
-
-
-# --- chance -----------------------------------------------------------------------------------------------------------
-
-
-def _unit(ids: Ids, seed: int, lane: int) -> npt.NDArray[np.float64]:
-    """A number in [0, 1) for each id: the splitmix64 finaliser over (id, seed, lane)."""
-    mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
-        (seed * 0xBF58476D1CE4E5B9 + lane * 0x94D049BB133111EB) % 2**64
-    )
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _below(ids: Ids, seed: int, lane: int, bound: int | Ids) -> Ids:
-    return (_unit(ids, seed, lane) * bound).astype(np.int64)

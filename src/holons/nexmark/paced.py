@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from holons.errors import BadInput
-from holons.nexmark.generator import BIDS, NUMBERS, PERIOD, Ids, bid_ids, bids, bids_before
+from holons.nexmark.chance import Ids
+from holons.nexmark.generator import BIDS, NUMBERS, PERIOD, bid_ids, bids, bids_before
 
 _MICROS = 1_000_000
 
