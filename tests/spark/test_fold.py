@@ -58,7 +58,7 @@ def spark() -> SparkSession:
     return session()
 
 
-def year(partition: int, rows: int = 8_000, hours: int = 8_760) -> pl.DataFrame:
+def year(partition: int, rows: int = 4_000, hours: int = 8_760) -> pl.DataFrame:
     """A year's rows of one partition, somewhat out of order."""
     rng = np.random.default_rng(partition)
     ts = np.sort(rng.integers(0, hours * HOUR_US, rows)) - rng.integers(0, HOUR_US // 10, rows)
@@ -101,7 +101,7 @@ def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(sp
     for _ in range(4):
         stream = (
             spark.readStream.format("holons")
-            .options(stream="sales", positions="true", maxRowsPerTrigger=str(rng.randint(3_000, 8_000)))
+            .options(stream="sales", positions="true", maxRowsPerTrigger=str(rng.randint(2_000, 4_000)))
             .load(str(site.directory))
         )
         query = h.spark.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
@@ -169,7 +169,14 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("at", ["before the rows", "before the state", "after the state"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param("before the rows", marks=pytest.mark.slow),
+        "before the state",
+        pytest.param("after the state", marks=pytest.mark.slow),
+    ],
+)
 def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monkeypatch, at):
     from holons.engines.spark import rounds
 

@@ -59,9 +59,8 @@ def kept(place: Path) -> list[np.ndarray]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("rows", "files", "kills"), [(80_000, 4, 1), pytest.param(10_000_000, 20, 4, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "files", "kills"), [(80_000, 4, 1), (10_000_000, 20, 4)])
 def test_rows_are_there_once_and_in_order(tmp_path, rows, files, kills):
     source, rng = tmp_path / "files", random.Random(rows)
     source.mkdir()

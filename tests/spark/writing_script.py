@@ -1,5 +1,5 @@
-"""A driver that writes a stream, as a script of its own: FILES, the SITE, a directory for its checkpoint, and
-how many bytes a task reads.
+"""A driver that writes a stream, as a script of its own: FILES, the SITE, beside it a directory `query` for its
+checkpoint, and how many bytes a task reads.
 
 Tasks fail, and workers are killed, while they write; the parent kills the driver.
 """
@@ -20,8 +20,6 @@ from pyspark.sql.types import StructType
 from holons.engines.spark.source import HolonsSource
 from holons.engines.spark.writing import StreamWriter, Written
 
-PLACE = Path(sys.argv[3]) / "failed"
-
 
 class FragileWriter(StreamWriter):
     """The real one; but every third task fails or dies, once, before it writes, or when it has."""
@@ -38,7 +36,7 @@ class FragileWriter(StreamWriter):
         return written
 
     def _once(self, first: int, *, dies: bool) -> None:
-        mark = PLACE / f"{first}"
+        mark = self._writing.site.directory.parent / "query" / "failed" / f"{first}"
         if not mark.exists():
             mark.touch()
             if dies:
@@ -66,7 +64,7 @@ if __name__ == "__main__":
         .config("spark.sql.files.openCostInBytes", "0")
         .getOrCreate()
     )
-    PLACE.mkdir(parents=True, exist_ok=True)
+    (Path(checkpoint) / "failed").mkdir(parents=True, exist_ok=True)
     spark.dataSource.register(FragileSource)
     rows = spark.readStream.schema("value long, ts long").option("maxFilesPerTrigger", "1").parquet(files)
     query = (
