@@ -172,10 +172,8 @@ def test_partitions_must_fit(site):
 
 
 def test_a_lock_goes_with_its_holder(tmp_path):
-    holder = "import sys, time\nfrom holons.engines.batches import Batches\nfrom holons.engines.site import Site\n"
-    holder += (
-        "with Batches(Site(sys.argv[1]), 'in', 1)._locked():\n    print('held', flush=True)\n    time.sleep(600)\n"
-    )
+    holder = "import signal, sys\nfrom holons.engines.batches import Batches\nfrom holons.engines.site import Site\n"
+    holder += "with Batches(Site(sys.argv[1]), 'in', 1)._locked():\n    print('held', flush=True)\n    signal.pause()\n"
     with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
