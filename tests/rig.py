@@ -53,10 +53,18 @@ class Rig:
                 if isinstance(piece, Mark):
                     run.mark(piece.ts, position)
                 else:
-                    run.feed(piece.slice(position - offset, rows_max), position)
+                    self._feed_rows(run, piece.slice(position - offset, rows_max), position)
                 return True
             offset += length
         return False
+
+    def _feed_rows(self, run: PartitionRun, rows: pl.DataFrame, position: int) -> None:
+        """Rows as a log gives them: whole, or only what the program reads and the rest on demand."""
+        reads = run.process.reads
+        if reads is None or self.random.random() < 0.3:
+            run.feed(rows, position)
+        else:
+            run.feed(rows.select(name for name in rows.columns if name in reads), position, rows.to_arrow)
 
     def work(self, number: int) -> bool:
         """Lets a partition do something, and takes what it gives."""

@@ -30,6 +30,9 @@ _STRINGS: Final = 6
 _OBJECTS: Final = 7
 _BIG_INT: Final = 8
 _DATETIME: Final = 9
+_DATE: Final = 10
+_TIME: Final = 11
+_DURATION: Final = 12
 
 _PLAIN_DTYPES: Final = frozenset("?bBhHiIlLqQfd")
 
@@ -37,7 +40,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(value: object) -> bytes:
-    """The canonical bytes of `value`: None, bool, int, float, str, bytes, datetime, list, tuple, set, dict, NumPy array."""
+    """The canonical bytes of `value`: None, bool, int, float, str, bytes, times, list, tuple, set, dict, NumPy array."""
     try:
         return _encoder.encode(_prepare(value))
     except (UnicodeEncodeError, RecursionError) as error:
@@ -132,6 +135,9 @@ _PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
     frozenset: _prepare_set(_FROZENSET),
     np.ndarray: _prepare_array,
     datetime.datetime: _prepare_datetime,
+    datetime.date: lambda value: _extension(_DATE, value.isoformat()),
+    datetime.time: lambda value: _extension(_TIME, value.isoformat()),
+    datetime.timedelta: lambda value: _extension(_DURATION, [value.days, value.seconds, value.microseconds]),
 }
 
 
@@ -157,6 +163,12 @@ def _restore(code: int, body: memoryview) -> object:
         return int.from_bytes(inner, "little", signed=True)
     if code == _DATETIME:
         return datetime.datetime.fromisoformat(inner)
+    if code == _DATE:
+        return datetime.date.fromisoformat(inner)
+    if code == _TIME:
+        return datetime.time.fromisoformat(inner)
+    if code == _DURATION:
+        return datetime.timedelta(*inner)
     raise CodecError(f"unknown extension {code}", hint="the data was written by a newer version")
 
 

@@ -74,6 +74,37 @@ class TwoFilters(h.Program):
         self.output(events.where(events["kind"] == "bid").select("price"), channel="bids")
 
 
+class SomeColumns(h.Program):
+    """Says which columns it sees."""
+
+    seen = h.WCRDT(h.MergeMap(h.GCounter()), h.Tumbling("1s"))
+    dear = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+    def process(self, events):
+        self.seen.insert((",".join(events.columns), 1), events.ts)
+        dear = events.where(events["price"] > 10)
+        self.dear.insert(1, dear.ts)
+
+    def on_window(self, window):
+        for columns, rows in sorted(self.seen[window].items()):
+            yield {"start": window.start, "columns": columns, "rows": rows, "dear": self.dear[window]}
+
+
+class SomeColumnsAwaiting(h.Program):
+    """`async process`: batches are cut where windows are sealed, rows put out have only what is seen."""
+
+    total = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+    async def process(self, events):
+        for window, run in events.by_window(self.total):
+            before = await self.total.completed(self.total.window.before(window))
+            self.total.insert(1, run.ts)
+            self.output(run.with_columns(before=before))
+
+    def on_window(self, window):
+        yield {"start": window.start, "total": self.total[window]}
+
+
 class TwoStreams(h.Program):
     """Two input streams meet in completed windows."""
 

@@ -21,6 +21,8 @@ JOBS = {
     "exact": (h.job(programs.EverythingExact(), "in", disorder="700ms"), _click, 8),
     "accumulating": (h.job(programs.Accumulating(), "in"), _click, 6),
     "two filters": (h.job(programs.TwoFilters(), "in", disorder="1s"), _bid, 5),
+    "some columns": (h.job(programs.SomeColumns(), "in", disorder="1s", columns=["price"]), _bid, 5),
+    "some columns, awaiting": (h.job(programs.SomeColumnsAwaiting(), "in", columns=["kind"]), _bid, 5),
     "two streams": (h.job(programs.TwoStreams(), h.Input("bids"), h.Input("visits", disorder="2s")), _bid, 5),
     "three stages": (h.job(programs.ThreeStages(), "in"), _click, 25),
     "awaits later stage": (h.job(programs.AwaitsLaterStage(), "in"), _visit, 40),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 import pytest
-from tests.conformance.programs import Accumulating, EverythingExact, ThreeStages, TwoFilters
+from tests.conformance.programs import Accumulating, EverythingExact, SomeColumns, ThreeStages, TwoFilters
 from tests.workloads import EXAMPLES, load, streams
 
 import holons as h
@@ -32,6 +32,7 @@ PROGRAMS: Mapping[str, Job] = {
     "everything exact": h.job(EverythingExact(), "clicks"),
     "accumulating": h.job(Accumulating(), "clicks"),
     "two filters": h.job(TwoFilters(), "bids"),
+    "some columns": h.job(SomeColumns(), "bids", columns=["price"]),
     "three stages": h.job(ThreeStages(), "clicks"),
 }
 QUICKLY = ("alert_rule", "nested_market", "user_sessions", "three stages")
@@ -40,6 +41,7 @@ LIKE = {
     "everything exact": "user_sessions",
     "accumulating": "user_sessions",
     "two filters": "bid_share",
+    "some columns": "bid_share",
     "three stages": "user_sessions",
 }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -169,8 +169,8 @@ class TouchesEverything(GCounter):
 
 
 @dataclass(frozen=True)
-class HoldsCode(GCounter):
-    transform: Callable[[int], int] = lambda value: value
+class HoldsALock(GCounter):
+    lock: object = field(default_factory=threading.Lock)
 
 
 class JoinsLess(GSet):
@@ -210,7 +210,7 @@ class BackwardOrder(GSet):
         (CachedZero(), Law.GROUPS),
         (ValuesInOtherOrder(), Law.VALUES),
         (TouchesEverything(), Law.VALUES),
-        (HoldsCode(), Law.TRAVELS),
+        (HoldsALock(), Law.TRAVELS),
         (JoinsLess(), Law.JOIN),
         (BadChanged(), Law.CHANGED),
         (BackwardOrder(), Law.ORDER),

@@ -9,6 +9,7 @@ from tests.laws.samples import COUNTS, FLAGS, FLOATS, INTS, SIGNED, SMALL, TEXTS
 
 from holons.algebra import (
     Aggregate,
+    DistinctCount,
     GCounter,
     Groups,
     GSet,
@@ -22,6 +23,7 @@ from holons.algebra import (
     ParetoFront,
     PNCounter,
     Quantiles,
+    Ranked,
     Slots,
     TopK,
     TwoPhaseSet,
@@ -49,10 +51,14 @@ SUBJECTS: list[tuple[Aggregate[object], list[Elements]]] = [
     (LWWRegister(), [INTS, FLOATS, TEXTS, FLAGS, columns(FLOATS, SMALL), columns(TEXTS, INTS)]),
     (MVRegister(), [INTS, FLOATS, TEXTS, FLAGS]),
     (GSet(), [INTS, TEXTS]),
+    (DistinctCount(), [INTS, TEXTS, FLAGS]),
     (TwoPhaseSet(), [columns(SMALL, FLAGS), columns(TEXTS, FLAGS)]),
     (ORSet(), [columns(INTS, FLAGS), columns(TEXTS, FLAGS)]),
     (TopK(3), [INTS, FLOATS, columns(SMALL, TEXTS), columns(FLOATS, INTS)]),
     (TopK(1, largest=False), [INTS, FLOATS, columns(SMALL, INTS)]),
+    (Ranked(("a",)), [INTS, FLOATS, TEXTS, FLAGS]),
+    (Ranked(("a", "b"), (True, False)), [columns(SMALL, TEXTS), columns(FLOATS, FLAGS)]),
+    (Ranked(("a", "b"), (False,), k=2), [columns(SMALL, TEXTS), columns(TEXTS, FLOATS)]),
     (Histogram([-1, 0, 0.2, 2**53 + 1]), [INTS, FLOATS]),
     (ParetoFront(), [columns(SMALL, SMALL), columns(FLOATS, FLOATS), columns(INTS, FLOATS)]),
     (HyperLogLog(4), [INTS, FLOATS, TEXTS, FLAGS]),
@@ -71,9 +77,12 @@ SUBJECTS: list[tuple[Aggregate[object], list[Elements]]] = [
     (MergeMap(Quantiles(0.1)), [columns(SMALL, FLOATS)]),
     (MergeMap(MergeMap(PNCounter())), [columns(SMALL, TEXTS, SIGNED)]),
     (Product(n=GCounter(), change=PNCounter()), [named(n=COUNTS, change=SIGNED)]),
+    (Product(n=GCounter(), best=MaxRegister("float"), t=LWWRegister()), [named(n=COUNTS, best=FLOATS, t=TEXTS)]),
     (Product(best=MaxRegister(), all=GSet(), top=TopK(2)), [SMALL]),
     (Product(mean=Average(), spread=Quantiles(0.1), last=LWWRegister()), [FLOATS]),
     (MergeMap(Product(n=GCounter(), top=TopK(2))), [columns(TEXTS, COUNTS)]),
+    (MergeMap(Product(n=GCounter(), best=MaxRegister())), [columns(TEXTS, named(n=COUNTS, best=INTS))]),
+    (MergeMap(Ranked(("a",), (True,), k=2)), [columns(SMALL, TEXTS)]),
     (Product(by=MergeMap(MaxRegister()), front=ParetoFront()), [columns(SMALL, SMALL)]),
 ]
 

@@ -22,7 +22,9 @@ from holons.errors import CodecError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 INTEGERS = st.integers() | st.integers(min_value=-(2**80), max_value=2**80)
-DATES = st.datetimes() | st.datetimes(timezones=st.just(datetime.UTC))
+DATES = st.one_of(
+    st.datetimes(), st.datetimes(timezones=st.just(datetime.UTC)), st.dates(), st.times(), st.timedeltas()
+)
 HASHABLE_SCALARS = (
     st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False) | TEXT | st.binary(max_size=8) | DATES
 )

@@ -5,6 +5,7 @@ Read `aggregate.py` first (the two protocols), then `groups.py` (how rows reach 
 
 from holons.algebra.aggregate import Aggregate, IdempotentAggregate, IntArray, Joined, Lattice, State
 from holons.algebra.counters import GCounter, PNCounter
+from holons.algebra.custom import Custom, custom
 from holons.algebra.groups import Groups
 from holons.algebra.histogram import Histogram
 from holons.algebra.hyperloglog import HyperLogLog
@@ -14,9 +15,10 @@ from holons.algebra.maps import MergeMap
 from holons.algebra.pareto import ParetoFront
 from holons.algebra.product import Product
 from holons.algebra.quantiles import Distribution, Quantiles
+from holons.algebra.ranked import Ranked
 from holons.algebra.registers import MaxRegister, MinRegister
 from holons.algebra.rows import Origin, Rows, rows_of
-from holons.algebra.sets import GSet, ORSet, TwoPhaseSet
+from holons.algebra.sets import DistinctCount, GSet, ORSet, TwoPhaseSet
 from holons.algebra.slide import Slide
 from holons.algebra.slots import Slot, Slots
 from holons.algebra.sums import Average, Sum
@@ -26,6 +28,8 @@ from holons.algebra.writes import LWWRegister, MVRegister
 __all__ = [
     "Aggregate",
     "Average",
+    "Custom",
+    "DistinctCount",
     "Distribution",
     "GCounter",
     "GSet",
@@ -49,6 +53,7 @@ __all__ = [
     "ParetoFront",
     "Product",
     "Quantiles",
+    "Ranked",
     "Rows",
     "Slide",
     "Slot",
@@ -57,5 +62,6 @@ __all__ = [
     "Sum",
     "TopK",
     "TwoPhaseSet",
+    "custom",
     "rows_of",
 ]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from holons.algebra.aggregate import Aggregate, IntArray, State
 from holons.algebra.groups import Groups
-from holons.algebra.rows import Rows, integers
+from holons.algebra.rows import NEGATIVE, Rows, integers, unsigned_max
 from holons.errors import BadElement, IntegerOverflow
 
 
@@ -64,8 +64,8 @@ class PNCounter(Aggregate[int]):
         if isinstance(rows.element, int) and rows.element >= 0:
             return non_negative_sums(groups, rows, "PNCounter"), np.zeros(groups.n, dtype=np.int64)
         values = integers(rows.element, rows.count, "PNCounter")
-        if rows.count and int(values.min()) >= 0:
-            return groups.sums(values), np.zeros(groups.n, dtype=np.int64)
+        if rows.count and (largest := unsigned_max(values)) < NEGATIVE:
+            return groups.sums(values, largest), np.zeros(groups.n, dtype=np.int64)
         return groups.sums(np.maximum(values, 0)), groups.sums(-np.minimum(values, 0))
 
     def merge(self, a: State, b: State) -> State:
@@ -100,9 +100,10 @@ def non_negative_sums(groups: Groups, rows: Rows, who: str) -> IntArray:
         counts = groups.counts()
         return counts if element == 1 else counts * int(element)
     values = integers(element, rows.count, who)
-    if rows.count and int(values.min()) < 0:
+    largest = unsigned_max(values) if rows.count else 0
+    if largest >= NEGATIVE:
         raise _negative(who, int(values.min()))
-    return groups.sums(values)
+    return groups.sums(values, largest)
 
 
 def _negative(who: str, value: int) -> BadElement:

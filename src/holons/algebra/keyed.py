@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from holons import codec
 from holons.algebra import keys as key_columns
 from holons.algebra.hashing import hash64
 from holons.algebra.keys import Key, Keys
 from holons.errors import WrongScope
 
 V = TypeVar("V")
+Columns: TypeAlias = "dict[str, npt.NDArray[np.generic]]"
 
 _SHOWN: Final = 6
 
@@ -29,25 +31,41 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
     [(5, 40), (8, 40)]
     """
 
-    __slots__ = ("_place", "keys", "values")
+    __slots__ = ("_place", "_values", "fields", "keys")
 
     keys: Keys
     """The keys, ascending: int64 or strings."""
 
-    values: npt.NDArray[np.generic]
-    """One value for each key."""
+    fields: Columns | None
+    """Where a value has named parts (`Product`): a column for each of them."""
 
-    def __init__(self, keys: Keys, values: npt.NDArray[np.generic]) -> None:
-        assert len(keys) == len(values), f"{len(keys)} keys, {len(values)} values"
+    def __init__(self, keys: Keys, values: npt.NDArray[np.generic] | Columns) -> None:
         self.keys = keys
-        self.values = values
+        self.fields = values if isinstance(values, dict) else None
+        self._values = None if isinstance(values, dict) else values
+        assert all(len(part) == len(keys) for part in self._parts()), f"{len(keys)} keys, and not as many values"
         self._place: tuple[int, int] | None = None
+
+    def _parts(self) -> list[npt.NDArray[np.generic]]:
+        return list(self.fields.values()) if self.fields is not None else [self.values]
+
+    @property
+    def values(self) -> npt.NDArray[np.generic]:
+        """One value for each key; a dictionary where it has named parts."""
+        if self._values is None:
+            assert self.fields is not None
+            rows = zip(*(part.tolist() for part in self.fields.values()), strict=True)
+            self._values = codec.object_array([dict(zip(self.fields, row, strict=True)) for row in rows])
+        return self._values
 
     def placed(self, partition: int, partitions: int) -> Keyed[V]:
         """The same values, read by one of `partitions` partitions: `share()` is then its share."""
-        keyed: Keyed[V] = Keyed(self.keys, self.values)
+        keyed: Keyed[V] = Keyed(self.keys, self._columns())
         keyed._place = (partition, partitions)
         return keyed
+
+    def _columns(self) -> npt.NDArray[np.generic] | Columns:
+        return self.values if self.fields is None else self.fields
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -78,7 +96,10 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
         return dict(self.items())
 
     def to_frame(self) -> pl.DataFrame:
-        """The same as a table with the columns `key` and `value` (maps in maps become lists of pairs)."""
+        """The same as a table: `key`, and `value` or the fields (maps in maps become lists of pairs)."""
+        if self.fields is not None:
+            columns = {name: pl.Series(part, strict=False) for name, part in self.fields.items()}
+            return pl.DataFrame({"key": pl.Series(self.keys), **columns})
         if self.values.dtype.kind != "O":
             return pl.DataFrame({"key": pl.Series(self.keys), "value": pl.Series(self.values)})
         values = [item.to_frame().to_dicts() if isinstance(item, Keyed) else item for item in self.values.tolist()]
@@ -95,8 +116,19 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
             if self._place is None:
                 raise WrongScope("share() outside of on_window", hint="say whose: share(partition, partitions)")
             partition, partitions = self._place
-        mine = hash64(self.keys) % np.uint64(partitions) == partition
-        return Keyed(key_columns.present(self.keys, mine), self.values[mine])
+        return self._some(hash64(self.keys) % np.uint64(partitions) == partition)
+
+    def only(self, keys: Keys) -> Keyed[V]:
+        """The values of some keys, given as a key column; those that are not there are left out."""
+        keyed = self._some(key_columns.positions(keys, self.keys) >= 0)
+        keyed._place = self._place
+        return keyed
+
+    def _some(self, chosen: npt.NDArray[np.bool_]) -> Keyed[V]:
+        keys = key_columns.present(self.keys, chosen)
+        if self.fields is None:
+            return Keyed(keys, self.values[chosen])
+        return Keyed(keys, {name: part[chosen] for name, part in self.fields.items()})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Keyed):
@@ -109,7 +141,7 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
         return bool(self.values.tolist() == other.values.tolist())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Keyed, (self.keys, self.values)
+        return Keyed, (self.keys, self._columns())
 
     def __repr__(self) -> str:
         pairs = zip(self.keys[:_SHOWN].tolist(), self.values[:_SHOWN].tolist(), strict=True)

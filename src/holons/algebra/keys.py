@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holons.algebra.aggregate import IntArray
-from holons.algebra.rows import Element, column
+from holons.algebra.rows import NEGATIVE, Element, column, unsigned_max
 from holons.errors import BadElement
 
 Keys: TypeAlias = "npt.NDArray[np.generic]"
@@ -33,6 +33,9 @@ Keys: TypeAlias = "npt.NDArray[np.generic]"
 Key: TypeAlias = int | str
 
 TEXT: Final = np.dtypes.StringDType()
+
+_SMALL: Final = 1024
+"""So many cells of a table may be empty at its beginning: that costs less than to subtract from every row."""
 
 
 class Coded(NamedTuple):
@@ -131,9 +134,12 @@ def _integers(values: npt.NDArray[np.generic]) -> IntArray:
 def _encode_integers(values: IntArray) -> Coded:
     if len(values) == 0:
         return Coded(values, empty())
-    low, high = int(values.min()), int(values.max())
+    high = unsigned_max(values)
+    if high < _SMALL:
+        return Coded(values, np.arange(high + 1, dtype=np.int64))
+    low, high = int(values.min()), high if high < NEGATIVE else int(values.max())
     limit = 4 * len(values) + 1024
-    if 0 <= low < 1024 and high < limit:  # the keys are codes already
+    if 0 <= low < _SMALL and high < limit:  # the keys are codes already
         return Coded(values, np.arange(high + 1, dtype=np.int64))
     if high - low < limit:
         return Coded(values - low, np.arange(low, high + 1, dtype=np.int64))

@@ -38,6 +38,16 @@ class Law(StrEnum):
     INPUTS_UNTOUCHED = "inputs are not changed"
 
 
+_MEANING: Final = {
+    Law.ASSOCIATIVE: "merge(merge(a, b), c) must be merge(a, merge(b, c)); of floats keep exact sums, as h.Sum does",
+    Law.COMMUTATIVE: "merge(a, b) must be merge(b, a): the order in which states come must not show",
+    Law.NEUTRAL: "merge(zero, a) and merge(a, zero) must be a",
+    Law.IDEMPOTENT: "merge(a, a) must be a",
+    Law.CUTS: "to fold two batches and merge must give what folding them as one gives",
+    Law.ORDER_OF_ROWS: "rows in another order must give the same state: sort what is kept, or keep less",
+}
+
+
 def check_lattice(lattice: Lattice[L], samples: Sequence[L]) -> None:
     """All laws of a lattice, on the bottom and the first few samples. Raises `LawBroken`."""
     states = [lattice.bottom(), *samples[:_SAMPLES_MAX]]
@@ -139,7 +149,12 @@ def bytes_are_identity(lattice: Lattice[L], states: Sequence[L]) -> None:
 def broken(law: Law, subject: str, message: str, **witnesses: object) -> NoReturn:
     """Raise `LawBroken`, with the law and the subject as `where`, and the witnesses in the message."""
     shown = "".join(f"\n  {name} = {_REPR.repr(witness)}" for name, witness in witnesses.items())
-    raise LawBroken(f"{message}{shown}\n ", law=str(law), subject=subject, hint="see holons.algebra.laws for the law")
+    raise LawBroken(
+        f"{message}{shown}\n ",
+        law=str(law),
+        subject=subject,
+        hint=_MEANING.get(law, "see holons.algebra.laws for the law"),
+    )
 
 
 def _join(lattice: Lattice[L], a: L, b: L) -> Joined[L]:

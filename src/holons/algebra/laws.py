@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NoReturn, TypeVar, cast
 
+import cloudpickle
 import numpy as np
 
 from holons import codec
@@ -39,7 +40,7 @@ from holons.algebra.aggregate import (
 )
 from holons.algebra.groups import Groups
 from holons.algebra.lattice_laws import Law, broken, check_lattice, check_order
-from holons.algebra.rows import Rows
+from holons.algebra.rows import Masked, Rows
 
 __all__ = ["Law", "check", "check_aggregate", "check_lattice"]
 
@@ -247,7 +248,7 @@ def values_agree(aggregate: Aggregate[object], states: State) -> None:
 def description_travels(aggregate: Aggregate[object], states: State) -> None:
     """An aggregate can be pickled, and its copy is equal and does the same."""
     try:
-        pickle.dumps(aggregate)
+        cloudpickle.dumps(aggregate)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         _fail(aggregate, Law.TRAVELS, f"cannot be pickled: {error}")
     twin = copy.deepcopy(aggregate)
@@ -340,6 +341,8 @@ def _plain(value: object) -> object:
         return tuple(_plain(part) for part in value)
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, Masked):
+        return _plain((value.part, value.present))
     if isinstance(value, np.generic):
         return value.item()
     to_list: Callable[[], object] | None = getattr(value, "to_list", None)

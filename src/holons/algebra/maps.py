@@ -16,6 +16,7 @@ from holons.algebra.counters import GCounter
 from holons.algebra.groups import Groups
 from holons.algebra.keyed import Keyed
 from holons.algebra.keys import Coded, Keys
+from holons.algebra.product import Product
 from holons.algebra.rows import Element, Rows
 from holons.errors import BadElement
 
@@ -79,7 +80,7 @@ class MergeMap(IdempotentAggregate[Keyed[V]]):
 
     def value(self, state: State, group: int = 0) -> Keyed[V]:
         keys, inner = state[0][group]
-        return Keyed(keys, self.inner.values(inner))
+        return Keyed(keys, self.inner.columns(inner) if isinstance(self.inner, Product) else self.inner.values(inner))
 
     def join(self, a: State, b: State) -> Joined[State]:
         if not self.idempotent:

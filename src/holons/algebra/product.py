@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from holons.algebra.aggregate import Aggregate, IdempotentAggregate, Joined, State
 from holons.algebra.groups import Groups
-from holons.algebra.rows import Element, Rows
+from holons.algebra.rows import Element, Masked, Rows, take_element
 from holons.errors import BadElement, BadProgram
 
 
@@ -21,7 +21,7 @@ class Product(IdempotentAggregate[dict[str, object]]):
 
     Law: every field is what it would be alone, so the product is invertible (or idempotent) exactly if all are. The
     element is a mapping with an element for each field, or anything else, which all fields are given alike. Null in
-    the element of one field: the row is not there, for all of them.
+    the element of one field: the row is not there, for that field.
 
     >>> from holons.algebra import GCounter, Groups, PNCounter, rows_of
     >>> both = Product(rows=GCounter(), change=PNCounter())
@@ -51,7 +51,7 @@ class Product(IdempotentAggregate[dict[str, object]]):
         return tuple(
             column
             for name, aggregate in self.fields
-            for column in aggregate.fold(groups, rows.with_element(elements[name]))
+            for column in aggregate.fold(*_present(groups, rows.with_element(elements[name])))
         )
 
     def merge(self, a: State, b: State) -> State:
@@ -63,9 +63,9 @@ class Product(IdempotentAggregate[dict[str, object]]):
     def value(self, state: State, group: int = 0) -> dict[str, object]:
         return {name: aggregate.value(part, group) for name, aggregate, part in self.parts(state)}
 
-    def touched(self, state: State) -> npt.NDArray[np.bool_] | None:
-        told = (aggregate.touched(part) for _, aggregate, part in self.parts(state))
-        return next((mask for mask in told if mask is not None), None)
+    def columns(self, state: State) -> dict[str, npt.NDArray[np.generic]]:
+        """What a user reads for every group, a column for each field."""
+        return {name: aggregate.values(part) for name, aggregate, part in self.parts(state)}
 
     def join(self, a: State, b: State) -> Joined[State]:
         if not self.idempotent:
@@ -96,3 +96,12 @@ class Product(IdempotentAggregate[dict[str, object]]):
                 hint="insert a mapping with exactly the fields of the product",
             )
         return element
+
+
+def _present(groups: Groups, rows: Rows) -> tuple[Groups, Rows]:
+    """Without the rows that a field does not have."""
+    if not isinstance(rows.element, Masked):
+        return groups, rows
+    chosen = np.flatnonzero(rows.element.present)
+    part = take_element(rows.element.part, chosen)
+    return groups.take(chosen), Rows(part, rows.ts[chosen], rows.origin.take(chosen))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, Union
+from typing import Final, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,20 @@ Column: TypeAlias = Union["npt.NDArray[np.generic]", pl.Series]
 """Prepared values: int64, float64 or bool in NumPy; strings as a polars Series. Never null."""
 
 Scalar: TypeAlias = int | float | str | bool
-Element: TypeAlias = Union[Scalar, Column, "tuple[Element, ...]", "Mapping[str, Element]"]
+Element: TypeAlias = Union[Scalar, Column, "Masked", "tuple[Element, ...]", "Mapping[str, Element]"]
+
+NEGATIVE: Final = 2**63
+"""From here on an unsigned integer stands for a negative one."""
 
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A named part of an element that some rows do not have: it was null there."""
+
+    part: Element
+    present: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -71,10 +82,17 @@ class Rows:
     element: Element
     ts: IntArray
     origin: Origin = field(repr=False)
+    ascending: bool = False
+    """Whether the times are known never to step back."""
 
     @property
     def count(self) -> int:
         return len(self.ts)
+
+    @property
+    def earliest(self) -> int:
+        """The least time; there must be rows."""
+        return int(self.ts[0] if self.ascending else self.ts.min())
 
     def with_element(self, element: Element) -> Rows:
         """The same rows carrying something else."""
@@ -82,12 +100,13 @@ class Rows:
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Rows:
         """Some rows, by mask or by position."""
-        return Rows(take_element(self.element, chosen), self.ts[chosen], self.origin.take(chosen))
+        ascending = self.ascending and chosen.dtype == np.bool_
+        return Rows(take_element(self.element, chosen), self.ts[chosen], self.origin.take(chosen), ascending)
 
     def between(self, first: int, last: int) -> Rows:
         """The rows from `first` up to `last`, without copying."""
         element = slice_element(self.element, first, last)
-        return Rows(element, self.ts[first:last], self.origin.between(first, last))
+        return Rows(element, self.ts[first:last], self.origin.between(first, last), self.ascending)
 
 
 def rows_of(element: object, ts: object | None = None, *, partition: int = 0, offset: int = 0) -> Rows:
@@ -101,10 +120,13 @@ def rows_of(element: object, ts: object | None = None, *, partition: int = 0, of
     return prepare(element, times, Origin(partition, offset, len(times)))
 
 
-def prepare(element: object, ts: IntArray, origin: Origin) -> Rows:
-    """Rows from what a user passed to `insert`: columns made uniform, rows with a null left out."""
+def prepare(element: object, ts: IntArray, origin: Origin, *, ascending: bool = False) -> Rows:
+    """Rows from what a user passed to `insert`: columns made uniform, rows with a null left out.
+
+    In a mapping each part has nulls of its own: see `Masked`.
+    """
     prepared, valid = _prepare(element, len(ts))
-    rows = Rows(prepared, ts, origin)
+    rows = Rows(prepared, ts, origin, ascending)
     return rows if valid is None else rows.take(valid)
 
 
@@ -112,6 +134,8 @@ def take_element(element: Element, chosen: npt.NDArray[np.generic]) -> Element:
     """Some rows of an element, by mask or by position; scalars stay scalars."""
     if isinstance(element, np.ndarray):
         return element[chosen]
+    if isinstance(element, Masked):
+        return Masked(take_element(element.part, chosen), element.present[chosen])
     if isinstance(element, pl.Series):
         return element.filter(pl.Series(chosen)) if chosen.dtype == np.bool_ else element.gather(chosen)
     if isinstance(element, tuple):
@@ -125,6 +149,8 @@ def slice_element(element: Element, first: int, last: int) -> Element:
     """The rows of an element from `first` up to `last`, without copying; scalars stay scalars."""
     if isinstance(element, np.ndarray):
         return element[first:last]
+    if isinstance(element, Masked):
+        return Masked(slice_element(element.part, first, last), element.present[first:last])
     if isinstance(element, pl.Series):
         return element.slice(first, last - first)
     if isinstance(element, tuple):
@@ -138,7 +164,7 @@ def column(element: Element, count: int) -> Column:
     """An element as a whole column: a scalar is repeated."""
     if isinstance(element, np.ndarray | pl.Series):
         return element
-    if isinstance(element, tuple | Mapping):
+    if isinstance(element, tuple | Mapping | Masked):
         raise BadElement("one column is needed, not several", hint="this aggregate takes a single value per row")
     if isinstance(element, str):
         return pl.Series([element], dtype=pl.String).new_from_index(0, count)
@@ -153,6 +179,15 @@ def integers(element: Element, count: int, who: str) -> IntArray:
     if not isinstance(values, np.ndarray) or values.dtype != np.int64:
         raise BadElement(f"{who} takes integers, not {_kind(values)}", hint=_float_hint(values))
     return values  # type: ignore[return-value]
+
+
+def unsigned_max(values: IntArray) -> int:
+    """The largest of some integers, if none is negative; else 2**63 or more. One pass tells both bounds.
+
+    >>> unsigned_max(np.array([3, 5])), unsigned_max(np.array([3, -5])) >= NEGATIVE
+    (5, True)
+    """
+    return int(values.view(np.uint64).max())
 
 
 def floats(element: Element, count: int, who: str) -> npt.NDArray[np.float64]:
@@ -192,7 +227,7 @@ def _prepare(element: object, count: int) -> tuple[Element, npt.NDArray[np.bool_
         return tuple(part for part, _ in parts), _both(valid for _, valid in parts)
     if isinstance(element, Mapping):
         named = {str(name): _prepare(part, count) for name, part in element.items()}
-        return {name: part for name, (part, _) in named.items()}, _both(valid for _, valid in named.values())
+        return {name: part if valid is None else Masked(part, valid) for name, (part, valid) in named.items()}, None
     if isinstance(element, bool | np.bool_):
         return bool(element), None
     if isinstance(element, int | np.integer):

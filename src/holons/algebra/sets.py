@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holons.algebra import keys
-from holons.algebra.aggregate import IntArray
+from holons.algebra.aggregate import IntArray, State
 from holons.algebra.cells import Cell, CellAggregate, Table
 from holons.algebra.groups import Groups
 from holons.algebra.keys import Key, Keys
@@ -44,6 +44,23 @@ class GSet(CellAggregate[frozenset[Key]]):
 
     def read(self, cell: Cell) -> frozenset[Key]:
         return frozenset(cell[0].tolist()) if cell else frozenset()
+
+
+@dataclass(frozen=True)
+class DistinctCount(GSet):
+    """How many different elements, exactly: a set of which only the size is read.
+
+    >>> from holons.algebra import Groups, rows_of
+    >>> users = DistinctCount()
+    >>> users.value(users.fold(Groups.single(3), rows_of(["b", "a", "b"])))
+    2
+    """
+
+    def read(self, cell: Cell) -> int:  # type: ignore[override]
+        return len(cell[0]) if cell else 0
+
+    def values(self, state: State) -> npt.NDArray[np.generic]:
+        return np.array([self.read(cell) for cell in state[0].tolist()], dtype=np.int64)
 
 
 @dataclass(frozen=True)

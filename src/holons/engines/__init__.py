@@ -91,7 +91,10 @@ def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
 def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str | None = None) -> None:
     """Says what is wrong with what was passed to `run`, before anything starts."""
     if not isinstance(job, Job):
-        raise BadInput(f"a {type(job).__name__} is not a job", hint='bind it first: h.job(MyProgram(), "stream")')
+        raise BadInput(
+            f"a {type(job).__name__} is not a job",
+            hint='bind a program, h.job(MyProgram(), "stream"); let a pipeline end somewhere, .to("channel")',
+        )
     if nodes < 1:
         raise BadInput(f"{nodes} nodes cannot run anything", hint="nodes=1 or more")
     if streams is None and log is not None:

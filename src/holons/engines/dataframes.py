@@ -75,7 +75,10 @@ def fold(
     A job with several inputs takes a source for each: `{"bids": df, "auctions": "auctions/"}`, and `partitions` for each.
     """
     if not isinstance(job, Job):
-        raise BadInput(f"a {type(job).__name__} is not a job", hint='bind it first: h.job(MyProgram(), "stream")')
+        raise BadInput(
+            f"a {type(job).__name__} is not a job",
+            hint='bind a program, h.job(MyProgram(), "stream"); let a pipeline end somewhere, .to("channel")',
+        )
     check_foldable(job)
     check_spark()
     sources = _sources(job, rows)
@@ -120,7 +123,7 @@ def _fold_bounded(
         known.append(1 + max((part.partition for part in mine), default=0) if count is None else count)
     whole = Fold(job, known, bounded=True)
     outputs = [*whole.take(parts), *whole.finish()]
-    return Folded(Results(collect(outputs), tuple(callback.channel for callback in job.layout.callbacks)))
+    return Folded(Results(collect(outputs), job.layout.channels))
 
 
 def plan(

@@ -256,11 +256,11 @@ class Run:
 
     def results(self) -> Results:
         """All rows that are out so far: of each partition the first ones, in order; all of them once it is finished."""
-        results = Results(self._work.collected(), tuple(callback.channel for callback in self.job.layout.callbacks))
+        results = Results(self._work.collected(), self.job.layout.channels)
         if not self._warned and (late := len(results.rows(LATE))):
             self._warned = True
             warnings.warn(
-                f"{late} rows were late and set aside: see results.rows('late'), or allow more disorder in h.job(...)",
+                f"{late} rows were late and set aside: see results.rows('late'), or allow more: disorder=...",
                 LateRows,
                 stacklevel=2,
             )
@@ -282,5 +282,5 @@ class Run:
     def _repr_html_(self) -> str:
         error = self._work.error
         told = "" if error is None else html.trouble(f"{type(error).__name__}: {error}")
-        results = Results(self._work.collected(), tuple(callback.channel for callback in self.job.layout.callbacks))
+        results = Results(self._work.collected(), self.job.layout.channels)
         return html.block(self.progress._repr_html_(), told, results._repr_html_())

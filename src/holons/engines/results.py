@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,6 +13,8 @@ from holons.engines import html
 from holons.errors import BadInput
 from holons.program import Collected, canonical
 from holons.program.outputs import DEAD, LATE
+from holons.streams import ByTime, FileSink, MemoryLog
+from holons.streams.sinks import SinkFormat, Unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,14 +47,16 @@ class Results:
         return [row for number in sorted(partitions) if partition in (None, number) for row in partitions[number]]
 
     def _partitions(self, channel: str | None) -> dict[int, list[dict[str, Any]]]:
-        if channel is None:
-            candidates = self.declared or ("process",)
-            if len(candidates) > 1:
-                raise BadInput("which channel?", hint=f"name one of {', '.join(self.channels)}")
-            channel = candidates[0]
+        channel = channel or self._only_channel()
         if channel not in self.channels:
             raise BadInput(f"there is no channel {channel!r}", hint=f"there are {', '.join(self.channels)}")
         return self.collected.get(channel, {})
+
+    def _only_channel(self) -> str:
+        candidates = self.declared or ("process",)
+        if len(candidates) > 1:
+            raise BadInput("which channel?", hint=f"name one of {', '.join(self.channels)}")
+        return candidates[0]
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
@@ -77,6 +82,28 @@ class Results:
         from holons.engines.spark.frames import spark_frame
 
         return spark_frame(self.to_arrow(channel), spark)
+
+    def to_files(
+        self,
+        directory: Path | str,
+        channel: str | None = None,
+        *,
+        format: SinkFormat = "parquet",  # noqa: A002 - what everybody calls it
+        by: str | None = None,
+        unit: Unit = "hour",
+    ) -> int:
+        """Writes the rows of a channel to files, each row once: what is there already is not written again.
+
+        With `by`, a column of times, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new.
+        """
+        channel = channel or self._only_channel()
+        partitions = self._partitions(channel)
+        log = MemoryLog(1 + max(partitions, default=0))
+        for number, rows in partitions.items():
+            if rows:
+                table = pl.DataFrame(rows, infer_schema_length=None).to_arrow(compat_level=pl.CompatLevel.oldest())
+                log.append(number, table.combine_chunks().to_batches()[0])
+        return FileSink(directory, channel, format, by=None if by is None else ByTime(by, unit)).drain(log)
 
     def canonical(self) -> bytes:
         """Canonical bytes of everything: equal runs, equal bytes."""

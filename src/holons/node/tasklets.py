@@ -30,7 +30,7 @@ from holons.streams import Chunk, Cursor, Log, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
-_SNAPSHOT_REST = 10.0  # so many times as long as storing a replica took, none is stored again
+_REST = 10.0  # so many times as long as storing something took, it is not stored again
 _SNAPSHOT_WORTH = 4.0  # nor before so many times as many bytes came as were stored,
 _SNAPSHOT_FREE = 1 << 20  # of which so many cost as good as nothing
 _ROWS_FIRST = 8192
@@ -134,7 +134,7 @@ class JobOnNode:
         replica takes long to store, and is stored less often: it is for those who join, and must not cost the others much.
         """
         now_s = self.ports.clock.now_s()
-        rest_s = max(self.settings.checkpoint_s, _SNAPSHOT_REST * self._snapshot_s)
+        rest_s = max(self.settings.checkpoint_s, _REST * self._snapshot_s)
         worth = self._bytes_since >= _SNAPSHOT_WORTH * (self._snapshot_bytes - _SNAPSHOT_FREE)
         if self._since_snapshot < self.settings.snapshot_deltas or not worth or now_s - self._snapshot_at_s < rest_s:
             return
@@ -179,6 +179,7 @@ class PartitionTasklet:
         self.partition = partition
         index, self._place = here.places[partition]
         self._input: Log = here.ports.input(here.job.inputs[index].stream)
+        self._columns = here.job.inputs[index].reads
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
         records = self.checkpoints.load(bounds, self._written_to)
@@ -199,6 +200,7 @@ class PartitionTasklet:
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
         self._stored_at_s = here.ports.clock.now_s()
+        self._storing_s = 0.0
         self.idle = False
         """Whether no row has come for so long that the others should not wait."""
         self._quiet_since_s: float | None = None
@@ -271,19 +273,20 @@ class PartitionTasklet:
         if self._waits():
             return False
         try:
-            chunks = _aligned(self._input.read(self._place, self.run.process.read_to, self._rows.size), self._rows.size)
+            read_to, rows_max = self.run.process.read_to, self._rows.size
+            chunks = _aligned(self._input.read(self._place, read_to, rows_max, self._columns))
             self._watch(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
                 self._mark_idle()
         except LogUnavailable:
             self._watch(quiet=False)
             return False
-        for offset, rows, mark in joined(chunks):
+        for offset, rows, mark, whole in joined(chunks):
             if rows is None:
                 assert mark is not None
                 self.run.mark(mark, offset)
             else:
-                self.run.feed(rows, offset)
+                self.run.feed(rows, offset, whole)
         return bool(chunks)
 
     def _watch(self, *, quiet: bool) -> None:
@@ -346,9 +349,13 @@ class PartitionTasklet:
         return self.here.ports.output(self.here.name, channel, len(self.here.places))
 
     def checkpoint(self, *, now: bool = False) -> None:
-        """Stores where this partition is, now and then; then what nobody needs any more may go."""
+        """Stores where this partition is, now and then; then what nobody needs any more may go.
+
+        Much state takes long to store, and is stored less often: what comes back after a failure is worth a part of the
+        time, not all of it.
+        """
         now_s = self.here.ports.clock.now_s()
-        due = now or now_s - self._stored_at_s >= self.here.settings.checkpoint_s
+        due = now or now_s - self._stored_at_s >= max(self.here.settings.checkpoint_s, _REST * self._storing_s)
         if not due or not self._write():
             return
         process, window = self.run.process.state, self.run.window
@@ -360,7 +367,8 @@ class PartitionTasklet:
             floors = self.checkpoints.floors()
         except StoreUnavailable:
             return
-        self._stored_at_s = now_s
+        self._stored_at_s = self.here.ports.clock.now_s()
+        self._storing_s = self._stored_at_s - now_s
         self.here.trim_soon = True
         if floors is not None:
             self.stored_to, self.emitted_to = floors
@@ -369,11 +377,9 @@ class PartitionTasklet:
             )  # this run may lag behind others
 
 
-def _aligned(chunks: list[Chunk], rows: int) -> list[Chunk]:
-    """What to take of a read of so many rows: not the last chunk if it seems to be cut, so that the next begins with it.
+def _aligned(chunks: list[Chunk]) -> list[Chunk]:
+    """What to take of a read: not the last chunk if it is cut, so that the next begins with it.
 
     Reads that grew from small ones lie across the log's values, and would for good: each would be handled in two parts.
     """
-    lengths = [chunk.length for chunk in chunks]
-    cut = len(chunks) > 1 and sum(lengths) >= rows and not lengths[0] == lengths[-1] == max(lengths)
-    return chunks[:-1] if cut else chunks
+    return chunks[:-1] if len(chunks) > 1 and chunks[-1].cut else chunks

@@ -26,7 +26,7 @@ from holons.errors import (
     WrongScope,
 )
 from holons.program.events import Events, Times
-from holons.program.handles import NO_KEY, LocalScope
+from holons.program.handles import NO_KEY, LocalScope, When
 from holons.program.layout import Layout
 from holons.program.outputs import RESERVED, tables
 from holons.wcrdt import Handle, Replica
@@ -92,7 +92,7 @@ class Call:
     def insert(self, index: int, element: object, ts: Times | int) -> None:
         if isinstance(ts, Times):
             self._check_origin(ts.origin)
-            self._inserts.append((index, prepare(element, ts.micros, ts.origin), ts.own))
+            self._inserts.append((index, prepare(element, ts.micros, ts.origin, ascending=ts.ascending), ts.own))
         else:
             self._singles.setdefault(index, []).append((element, ts, self._current_row("insert")))
 
@@ -220,8 +220,23 @@ class ProcessScope:
         self.known_here: Callable[[int, Window], State | None] | None = None
         """What this partition has in a window of a WLocal, sealed or not: for `peek`."""
 
-    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+    @property
+    def partition(self) -> int:
+        return self._call().events.partition
+
+    @property
+    def partitions(self) -> int:
+        raise WrongScope(
+            "the number of partitions in process", hint="what a row does must not depend on it; see on_window"
+        )
+
+    def insert(self, handle: str, element: object, ts: When, key: object) -> None:
         index, described = self._handle(handle)
+        if isinstance(ts, np.ndarray):
+            raise WrongScope(
+                f"{handle}: a plain column of times in process, without the rows' origins",
+                hint='pass `events.ts`, or `events.times("column")`',
+            )
         if described.stage:
             raise WrongScope(
                 f"{handle} is fed by on_window (stage {described.stage}), not by process",

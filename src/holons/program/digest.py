@@ -15,10 +15,13 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from holons import codec
 from holons.errors import CodecError
+
+LATER: Final = "later"
+"""In a dataclass field's metadata: it counts only if it is set, since what was made before it existed keeps its digest."""
 
 Seen: TypeAlias = dict[int, tuple[int, object]]
 """By identity: which object it was. It is kept, so that no other can have its identity meanwhile."""
@@ -89,7 +92,8 @@ def _travels_its_own_way(cls: type) -> bool:
 def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401
     """An object's own attributes, less what it has only worked out of the others."""
     if dataclasses.is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        fields = {one: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return {one.name: had for one, had in fields.items() if LATER not in one.metadata or had != one.default}
     slots = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
     worked_out = {
         name for cls in type(value).__mro__ for name, one in vars(cls).items() if isinstance(one, cached_property)

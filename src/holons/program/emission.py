@@ -18,14 +18,14 @@ from holons.algebra.rows import element_length, prepare
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
 from holons.program.calls import check_kept, check_peekable, keyed_element, placed
 from holons.program.events import Times
-from holons.program.handles import LocalScope
+from holons.program.handles import LocalScope, When
 from holons.program.job import Job
 from holons.program.layout import Callback, Layout, at_path, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
-from holons.program.outputs import Cut, Emitted, Output, number, tables
+from holons.program.outputs import RESERVED, Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
-from holons.windows import BEGINNING, FixedSpec, Session, Window, instant_text
+from holons.windows import BEGINNING, ENDING, FixedSpec, Session, Window, instant_text
 
 _NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
 
@@ -49,12 +49,17 @@ class WindowPart:
         self.locals = initial_locals(job, "window")
         self.local_stages: dict[str, int] = {}
         self.ordinals: dict[str, int] = {}
+        self.fed = [0] * self.layout.stages
+        """By stage, how many rows were inserted into it: so each has a place of its own."""
         handles = self.layout.handles
         self.local_panes = {i: SealedPanes(h) for i, h in enumerate(handles) if h.stage and not h.shared}
         held: list[Any] = [{}, [None] * self.layout.stages, {}]
         if resume is not None:
             plain, held = codec.decode(resume)
-            self.calls, cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain
+            self.calls, cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain[
+                :7
+            ]
+            self.fed = plain[7]
             self.locals = thaw(self.locals)
             self.cursors = [tuple(cursor) for cursor in cursors]
         for index, panes in held[0].items():
@@ -142,11 +147,14 @@ class WindowPart:
             try:
                 with placed(partition=self.partition, window=window):
                     rows = getattr(at_path(self._program, callback.path), callback.method)(window)
-                    made = tables(rows if rows is not None else ())
+                    made = {callback.channel: tables(rows if rows is not None else ())}
+                    for channel, beside in self.scope.put_out.items():
+                        made.setdefault(channel, []).extend(tables(beside))
             finally:
                 self.scope.end()
             if not self.cut.covers(callback.stage, cursor):
-                self.outputs += number(callback.channel, self.partition, self.ordinals, made)
+                for channel, put_out in made.items():
+                    self.outputs += number(channel, self.partition, self.ordinals, put_out)
         self.cursors[callback.stage] = cursor
         self.calls += 1
 
@@ -179,6 +187,7 @@ class WindowPart:
             freeze(self.locals),
             self.local_stages,
             self.ordinals,
+            self.fed,
         )
         held = (
             {index: panes.snapshot() for index, panes in self.local_panes.items()},
@@ -198,6 +207,8 @@ class WindowScope:
         self._callback: Callback | None = None
         self._window: Window | None = None
         self._session: State | None = None
+        self.put_out: dict[str, list[object]] = {}
+        """What the call has put out beside what it yields, by channel."""
         self.replica: Replica | None = None
         self.known_here: Callable[[int, Window], State | None] | None = None
         """What this partition has in a window of a WLocal, sealed or not: for `peek`."""
@@ -210,8 +221,17 @@ class WindowScope:
     def end(self) -> None:
         """The call is over."""
         self._callback = self._window = self._session = None
+        self.put_out = {}
 
-    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+    @property
+    def partition(self) -> int:
+        return self._part.partition
+
+    @property
+    def partitions(self) -> int:
+        return self._partitions
+
+    def insert(self, handle: str, element: object, ts: When, key: object) -> None:
         index, described = self._handle(handle)
         callback, window = self._now()
         if described.stage != callback.stage + 1:
@@ -221,16 +241,17 @@ class WindowScope:
             )
         if isinstance(ts, Times):
             raise WrongScope("rows of a batch in on_window", hint="insert at the window's own time: insert(x, window)")
-        floor = self._layout.floor_for(callback.stage, window.end)
-        if ts < floor:
-            raise InsertBelowWatermark(
-                f"{handle}: insert at {instant_text(ts)}, below {instant_text(floor)}, in on_window of {window}",
-                hint="insert at the window itself: insert(x, window)",
-            )
         element = keyed_element(described, element, key)
         count = element_length(element)
-        times = np.full(1 if count is None else count, ts, dtype=np.int64)
-        origin = Origin(self._part.partition, window.end, len(times), np.zeros(len(times), dtype=np.int64))
+        times = ts if isinstance(ts, np.ndarray) else np.full(1 if count is None else count, ts, dtype=np.int64)
+        floor, first = self._layout.floor_for(callback.stage, window.end), int(times.min(initial=ENDING))
+        if first < floor:
+            raise InsertBelowWatermark(
+                f"{handle}: insert at {instant_text(first)}, below {instant_text(floor)}, in on_window of {window}",
+                hint="insert at the window itself: insert(x, window)",
+            )
+        origin = Origin(self._part.partition, self._part.fed[described.stage], len(times))
+        self._part.fed[described.stage] += len(times)
         self._part.contributions[described.stage].insert(index, prepare(element, times, origin))
 
     def advance(self, handle: str, ts: Times | int) -> None:
@@ -306,7 +327,10 @@ class WindowScope:
         self._part.locals.update(checked_locals({name: copy.deepcopy(value)}))
 
     def output(self, rows: object, channel: str) -> None:
-        raise WrongScope("output in on_window", hint="yield the rows: what on_window yields is its channel's output")
+        self._now()
+        if channel in RESERVED:
+            raise WrongScope(f"channel {channel!r} belongs to the runtime", hint="choose another name")
+        self.put_out.setdefault(channel, []).append(rows)
 
     def _now(self) -> tuple[Callback, Window]:
         if self._callback is None or self._window is None:

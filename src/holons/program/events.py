@@ -34,6 +34,8 @@ class Times:
     origin: Origin
     own: bool = False
     """Whether these are the events' own times, which are never below the watermark."""
+    ascending: bool = False
+    """Whether they are known never to step back: then nobody need look for the least and the largest."""
 
     def __len__(self) -> int:
         return len(self.micros)
@@ -58,7 +60,8 @@ class Times:
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Times:
         """Some of the rows, by mask or by position."""
-        return Times(self.micros[chosen], self.origin.take(chosen), self.own)
+        ascending = self.ascending and chosen.dtype == np.bool_
+        return Times(self.micros[chosen], self.origin.take(chosen), self.own, ascending)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,8 @@ class Events:
             return self.frame[name]
         except pl.exceptions.ColumnNotFoundError:
             raise BadInput(
-                f"stream {self.stream!r} has no column {name!r}", hint=f"it has {', '.join(self.columns)}"
+                f"stream {self.stream!r} has no column {name!r}",
+                hint=f"it has {', '.join(self.columns)}; a job with columns= sees no others",
             ) from None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
@@ -170,7 +174,8 @@ class Event:
             return self._row[name]
         except KeyError:
             raise BadInput(
-                f"stream {self.stream!r} has no column {name!r}", hint=f"it has {', '.join(self._row)}"
+                f"stream {self.stream!r} has no column {name!r}",
+                hint=f"it has {', '.join(self._row)}; a job with columns= sees no others",
             ) from None
 
     def __repr__(self) -> str:

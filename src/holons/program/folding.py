@@ -29,7 +29,7 @@ from holons.program.calls import ProcessScope
 from holons.program.job import Job
 from holons.program.locals import freeze, thaw
 from holons.program.outputs import RESERVED, Output, number
-from holons.program.process import ProcessPart, ProcessState, _Begun
+from holons.program.process import ProcessPart, ProcessState, _Begun, _Slice
 from holons.program.run import PartitionRun, Records
 from holons.wcrdt import Replica
 from holons.windows import BEGINNING, ENDING, TIME_LIMIT, Window
@@ -145,7 +145,7 @@ class PartialFold(ProcessPart):
                 order=int(orders[repeated[0]]),
             )
         self._lowest = ENDING
-        self._wait(frame, Origin(self.partition, 0, len(frame), orders))
+        self._wait(frame, Origin(self.partition, 0, len(frame), orders), lambda: frame)
         while self.work(self._nothing):
             pass
         outputs = [(output.channel, _written(output.table)) for output in self.outputs]
@@ -154,8 +154,8 @@ class PartialFold(ProcessPart):
         if self._bounded:
             self.state.by_hand = BEGINNING  # what follows may have been before
 
-    def _begin(self, frame: pl.DataFrame, everything: Origin) -> _Begun:
-        begun = super()._begin(frame, everything)
+    def _begin(self, piece: _Slice) -> _Begun:
+        begun = super()._begin(piece)
         times = begun.call.events.ts.micros
         if len(times):
             self._lowest = int(times.min())

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from holons.algebra import Aggregate
+from holons.algebra import Aggregate, IntArray
 from holons.errors import BadProgram, BadWindow, UnknownWindow, WrongScope
 from holons.program.events import Times
 from holons.windows import Duration, FixedSpec, Instant, Session, Window, WindowSpec, instant, micros
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 LocalScope = Literal["process", "window"]
 
+When: TypeAlias = "Times | int | IntArray"
+"""The times of an insert: of a batch's rows, one for all, or (in `on_window`) a column."""
+
 NO_KEY: Final = object()
 """No key was given: unlike a null one, which means that the row is not there."""
 
@@ -31,7 +34,13 @@ NO_KEY: Final = object()
 class Scope(Protocol):
     """What bound handles talk to: one for `process`, one for `on_window`, in every engine and in the oracle."""
 
-    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None: ...
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def partitions(self) -> int: ...
+
+    def insert(self, handle: str, element: object, ts: When, key: object) -> None: ...
 
     def advance(self, handle: str, ts: Times | int) -> None: ...
 
@@ -106,12 +115,14 @@ class WindowedHandle(Declared, Generic[V]):
         default = window.size_us if isinstance(window, FixedSpec) else 0
         self.keep_us = default if keep is None else micros(keep, zero_allowed=True)
 
-    def insert(self, element: object, ts: Times | Instant | Window, *, key: object = NO_KEY) -> None:
+    def insert(self, element: object, ts: Times | Instant | Window | IntArray, *, key: object = NO_KEY) -> None:
         """Adds to the windows that `ts` falls into: whole columns in `process`, scalars in `each` and `on_window`.
 
-        `element` may be a scalar for all rows. A row with a null element is not there. `key` is for session windows.
+        In `on_window` there may also be a column of elements, all at one time or each at its own (`ts`: microseconds in
+        a NumPy column). `element` may be a scalar for all rows. A row with a null element is not there. `key` is for
+        session windows.
         """
-        self._running().insert(self._name, element, _time(ts), key)
+        self._running().insert(self._name, element, ts if isinstance(ts, np.ndarray) else _time(ts), key)
 
     def advance(self, ts: Times | Instant) -> None:
         """Moves this partition's watermark by hand, beyond what event time says; one value per row."""

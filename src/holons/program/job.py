@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import cloudpickle
 
 from holons.errors import BadProgram, UnpicklableProgram
-from holons.program.digest import digest_of
+from holons.program.digest import LATER, digest_of
 from holons.program.layout import Layout, layout_of
 from holons.program.program import Program
 from holons.windows import Duration, micros
@@ -16,11 +17,30 @@ from holons.windows import Duration, micros
 
 @dataclass(frozen=True)
 class Input:
-    """An input stream: its name, its time column, and how far rows may be out of order."""
+    """An input stream: its name, its time column, how far rows may be out of order, and which columns are read.
+
+    With `columns`, the program sees these and the time column, and what it does not see need not be read: a log of ours
+    then checks and touches only their bytes. Rows that are set aside (`late`, `dead`) are whole all the same.
+    """
 
     stream: str
     time: str = "ts"
     disorder: Duration = "0s"
+    columns: Collection[str] | None = field(default=None, metadata={LATER: True})
+
+    def __post_init__(self) -> None:
+        if self.columns is None:
+            return
+        if isinstance(self.columns, str):
+            raise BadProgram(
+                f"columns={self.columns!r} is one text", hint=f"a list of names: columns=[{self.columns!r}]"
+            )
+        object.__setattr__(self, "columns", tuple(sorted(set(self.columns))))  # in which order does not matter
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The columns that the program sees; None: all."""
+        return None if self.columns is None else frozenset((*self.columns, self.time))
 
     @property
     def disorder_us(self) -> int:
@@ -47,6 +67,10 @@ class Job:
         object.__setattr__(self, "name", self.name or type(self.program).__name__)
         check_picklable(self.program)
 
+    def together(self, others: Sequence[Job], name: str) -> Job:
+        """Several pipelines as one job."""
+        raise BadProgram("a program is a job by itself", hint="h.job(program, stream); only pipelines are put together")
+
     @cached_property
     def digest(self) -> str:
         """What this job does, as a short text: other code, other settings or other inputs give another one."""
@@ -54,17 +78,33 @@ class Job:
 
 
 def job(
-    program: Program,
-    *inputs: str | Input,
+    program: Program | Job,
+    *inputs: str | Input | Job,
     time: str = "ts",
     disorder: Duration = "0s",
+    columns: Collection[str] | None = None,
     name: str = "",
 ) -> Job:
-    """Binds a program to streams: `h.job(BidShare(), "bids", time="date_time", disorder="2s")`.
+    """Binds a program to streams: `h.job(BidShare(), "bids", time="date_time", disorder="2s", columns=["price"])`.
 
-    `time` and `disorder` hold for the streams given by name; pass `h.Input(...)` where they differ.
+    `time`, `disorder` and `columns` hold for the streams given by name; pass `h.Input(...)` where they differ.
+    Pipelines that end in `.to(...)` are jobs already; given several of them, they become one.
     """
-    bound = tuple(given if isinstance(given, Input) else Input(given, time, disorder) for given in inputs)
+    if isinstance(program, Job):
+        for given in inputs:
+            if not isinstance(given, Job):
+                raise BadProgram(
+                    f"{given!r} is not a pipeline", hint='pipelines know their streams: h.job(one.to("x"), two.to("y"))'
+                )
+        return program.together([given for given in inputs if isinstance(given, Job)], name)
+    for given in inputs:
+        if isinstance(given, Job):
+            raise BadProgram("a program's input is a stream, not a job", hint='h.job(MyProgram(), "bids")')
+    bound = tuple(
+        given if isinstance(given, Input) else Input(given, time, disorder, columns)
+        for given in inputs
+        if not isinstance(given, Job)
+    )
     return Job(program, bound, name)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from holons.errors import BadProgram
 from holons.program.handles import Declared, Local, Nested, Scope, WindowedHandle
-from holons.program.program import _CALLBACK, Program
+from holons.program.program import Program
 from holons.wcrdt import Handle
 from holons.windows import BEGINNING, ENDING, Session, WindowSpec
 
@@ -44,6 +44,11 @@ class Layout:
     @property
     def stages(self) -> int:
         return 1 + max((handle.stage for handle in self.handles), default=0)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that people ask for, with or without rows."""
+        return self.program.channels() or tuple(callback.channel for callback in self.callbacks)
 
     @cached_property
     def indices(self) -> dict[str, int]:
@@ -183,10 +188,7 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
     targets = _kinds(own)
     claimed: dict[tuple[object, ...], str] = {}
     named = {prefix + name: declared for name, declared in _declared(program)}
-    for name, method in inspect.getmembers(type(program), inspect.isfunction):
-        declared = getattr(method, _CALLBACK, None)
-        if declared is None:
-            continue
+    for name, declared in program.answers().items():
         match = next(
             (kind for kind, members in targets.items() if any(named[h.name] is declared for _, h in members)), None
         )
@@ -204,7 +206,7 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
             )
         claimed[free[0]] = "on_window"
     for name in claimed.values():
-        method = getattr(type(program), name)
+        method = getattr(type(program), name, None)
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
             raise BadProgram(f"{name} is async", hint="on_window is plain: its windows are completed, nothing to await")
     if program.emit not in ("each", "once"):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,36 @@ from holons.program.layout import bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import DEAD, LATE, Output, number, tables
 from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes
-from holons.windows import BEGINNING, TIME_LIMIT, EventClock, seal_points
+from holons.windows import BEGINNING, TIME_LIMIT, EventClock, is_ascending, seal_points
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Slice:
-    """Rows that are handled by one call; or a mark."""
+    """Rows that are handled by one call, with the columns that the program sees."""
 
-    frame: pl.DataFrame | None
+    frame: pl.DataFrame
     origin: Origin
-    mark: int = 0
+    read_whole: Callable[[], pl.DataFrame]
+    """The rows that these are a part of, with all columns."""
+    first: int = 0
+    """Where in those they begin."""
+
+    def part(self, low: int, high: int) -> _Slice:
+        """The rows from `low` up to `high`."""
+        frame, origin = self.frame.slice(low, high - low), self.origin.between(low, high)
+        return _Slice(frame, origin, self.read_whole, self.first + low)
+
+    def whole(self) -> pl.DataFrame:
+        """These rows with all columns."""
+        return self.read_whole().slice(self.first, len(self.frame))
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A mark that waits for its turn."""
+
+    ts: int
+    offset: int
 
 
 @dataclass
@@ -77,6 +98,7 @@ class ProcessPart:
         self.silent_below = silent_below
         """Rows below this offset have no outputs here: they are an older version's."""
         self.input = job.inputs[input_index]
+        self.reads = self.input.reads
         self.disorder_us = self.input.disorder_us
         self.partition = partition
         self.state = ProcessState(locals=initial_locals(job, "process"))
@@ -94,7 +116,7 @@ class ProcessPart:
         self.contributions = Contributions(self.layout.handles, stage_handles, contributions)
         self.deltas: list[Delta] = []
         self.outputs: list[Output] = []
-        self._todo: deque[_Slice] = deque()
+        self._todo: deque[_Slice | _Mark] = deque()
         self._read_to = self.state.offset
         self._begun: _Begun | None = None
         self.scope = self.scope_of(self.layout)
@@ -102,31 +124,44 @@ class ProcessPart:
 
     # --- what comes in ---------------------------------------------------------------------------------------------
 
-    def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
-        """Takes rows of the log, the first of them at `offset`. Any cut of the log is as good as any other."""
-        frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch, rechunk=False)
-        assert isinstance(frame, pl.DataFrame)
-        self._expect(offset)
-        before = self.silent_below - offset
-        if 0 < before < len(frame):  # each call is silent, or not
-            self.feed(frame.slice(0, before), offset)
-            frame, offset = frame.slice(before), offset + before
-        self._read_to = offset + len(frame)
-        self._wait(frame, Origin(self.partition, offset, len(frame)))
+    def feed(
+        self,
+        batch: pa.RecordBatch | pa.Table | pl.DataFrame,
+        offset: int,
+        whole: Callable[[], pa.Table] | None = None,
+    ) -> None:
+        """Takes rows of the log, the first of them at `offset`. Any cut of the log is as good as any other.
 
-    def _wait(self, frame: pl.DataFrame, origin: Origin) -> None:
+        If the batch has only the columns that the program reads, `whole` gives the same rows with all of them: rows that
+        are set aside lose nothing.
+        """
+        frame = _frame(batch)
+        self._expect(offset)
+        self._read_to = offset + len(frame)
+        read = cache(lambda: frame if whole is None else _frame(whole()))
+        self._wait(frame, Origin(self.partition, offset, len(frame)), read)
+
+    def _wait(self, frame: pl.DataFrame, origin: Origin, read_whole: Callable[[], pl.DataFrame]) -> None:
         """Rows wait for their calls."""
+        everything, before = _Slice(self._seen(frame), origin, read_whole), self.silent_below - origin.first
         if self.layout.asynchronous and self.layout.row_by_row:
-            places = range(len(frame))
-            self._todo.extend(_Slice(frame.slice(at, 1), origin.between(at, at + 1)) for at in places)
+            self._todo.extend(everything.part(at, at + 1) for at in range(len(frame)))
+        elif 0 < before < len(frame):  # each call is silent, or not
+            self._todo += everything.part(0, before), everything.part(before, len(frame))
         elif len(frame):
-            self._todo.append(_Slice(frame, origin))
+            self._todo.append(everything)
+
+    def _seen(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The columns that the program sees, as far as they are there."""
+        if self.reads is None or len(self.reads) == frame.width:
+            return frame
+        return frame.select(name for name in frame.columns if name in self.reads)
 
     def mark(self, ts: int, offset: int) -> None:
         """Takes a mark of the log: a control row at an offset of its own (invariant: logged idleness)."""
         self._expect(offset)
         self._read_to = offset + 1
-        self._todo.append(_Slice(None, Origin(self.partition, offset, 1), ts))
+        self._todo.append(_Mark(ts, offset))
 
     def _expect(self, offset: int) -> None:
         if offset != self._read_to:
@@ -169,60 +204,77 @@ class ProcessPart:
         if not self._todo:
             return False
         piece = self._todo.popleft()
-        if piece.frame is None:
-            self.state.watermark = max(self.state.watermark, piece.mark)
-            self.state.offset = piece.origin.end
+        if isinstance(piece, _Mark):
+            self.state.watermark = max(self.state.watermark, piece.ts)
+            self.state.offset = piece.offset + 1
             self._seal(self.watermark)
             return True
         with placed(partition=self.partition, offset=piece.origin.first):
-            begun = self._begin(piece.frame, piece.origin)
+            begun = self._begin(piece)
         self._drive(begun)
         return True
 
-    def _begin(self, frame: pl.DataFrame, everything: Origin) -> _Begun:
-        ts, valid = self._times(frame)
+    def _begin(self, piece: _Slice) -> _Begun:
+        self._check_columns(piece)
+        frame, origin = piece.frame, piece.origin
+        ts, valid, ascending = self._times(frame)
         clock = EventClock(self.disorder_us, self.state.watermark)
-        observed = clock.observe(ts if valid is None else ts[valid])
+        observed = clock.observe(ts if valid is None else ts[valid], ascending=ascending)
         if self.layout.asynchronous:
             watermarks = observed.watermarks()
             cuts = seal_points(watermarks, self.layout.specs(0))
             if len(cuts):  # seals happen between calls: the other pieces wait for their turn
                 edges = [*(cuts if valid is None else np.flatnonzero(valid)[cuts]).tolist(), len(frame)]
-                rest = [_Slice(frame.slice(a, b - a), everything.between(a, b)) for a, b in itertools.pairwise(edges)]
-                self._todo.extendleft(reversed(rest))
-                return self._begin(frame.slice(0, edges[0]), everything.between(0, edges[0]))
+                self._todo.extendleft(reversed([piece.part(a, b) for a, b in itertools.pairwise(edges)]))
+                return self._begin(piece.part(0, edges[0]))
             if len(watermarks):  # its first row may seal windows, which the call may then await
                 self._seal(max(int(watermarks[0]), self.state.by_hand))
         set_aside: list[tuple[str, pl.DataFrame]] = []
-        origin, watermarks_at = everything, observed.watermarks
+        watermarks_at = observed.watermarks
         if valid is not None:
-            set_aside.append((DEAD, _with_offsets(frame, everything, ~valid, self._reason(frame))))
+            set_aside.append((DEAD, _with_offsets(piece.whole(), origin, ~valid, self._reason())))
             frame, ts, origin = frame.filter(valid), ts[valid], origin.take(valid)
         if observed.late is not None:
-            set_aside.append((LATE, _with_offsets(frame, origin, observed.late)))
+            whole = piece.whole() if valid is None else piece.whole().filter(valid)
+            set_aside.append((LATE, _with_offsets(whole, origin, observed.late)))
             on_time = ~observed.late
             left = observed.watermarks()[on_time]
             frame, ts, origin, watermarks_at = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: left
-        events = Events(frame, Times(ts, origin, own=True), self.input.stream)
+        events = Events(frame, Times(ts, origin, own=True, ascending=bool(ascending)), self.input.stream)
         call = Call(events, watermarks_at, self.state.locals, self.state.sealed_to, self.state.by_hand)
-        return _Begun(call, clock, everything.end, set_aside)
+        return _Begun(call, clock, piece.origin.end, set_aside)
 
-    def _times(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-        """Each row's time, and which rows have one (None: all)."""
-        name, stream = self.input.time, self.input.stream
-        if name not in frame.columns:
+    def _check_columns(self, piece: _Slice) -> None:
+        """Says which columns are missing, and what there is."""
+        name, stream, there = self.input.time, self.input.stream, piece.frame.columns
+        if name not in there:
             raise BadInput(
                 f"stream {stream!r} has no time column {name!r}",
-                hint=f'name one of {", ".join(frame.columns)}: h.job(program, "{stream}", time="...")',
+                hint=f'name one of {", ".join(piece.whole().columns)}: h.job(program, "{stream}", time="...")',
             )
-        column = event_times(frame[name], stream)
+        missing = sorted(self.reads.difference(there)) if self.reads is not None else []
+        if missing:
+            line, there = self._program.line_that_reads(stream, missing[0]), piece.whole().columns
+            told = "" if line else "columns= names what the program reads; "
+            raise BadInput(
+                f"{line}{': ' if line else ''}stream {stream!r} has no column {', '.join(map(repr, missing))}",
+                hint=f"{told}there is {', '.join(there)}",
+            )
+
+    def _times(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None, bool | None]:
+        """Each row's time, which rows have one (None: all), and whether those times ascend (None: not known)."""
+        column = event_times(frame[self.input.time], self.input.stream)
         nulls = column.null_count()
         ts = (column.fill_null(TIME_LIMIT) if nulls else column).to_numpy()
-        if len(ts) == 0 or (not nulls and int(ts.max()) < TIME_LIMIT and int(ts.min()) > -TIME_LIMIT):
-            return ts, None
-        return ts, (ts < TIME_LIMIT) & (ts > -TIME_LIMIT)
+        if len(ts) == 0:
+            return ts, None, True
+        ascending = not nulls and is_ascending(ts)
+        low, high = (ts[0], ts[-1]) if ascending else (ts.min(), ts.max())
+        if not nulls and int(high) < TIME_LIMIT and int(low) > -TIME_LIMIT:
+            return ts, None, ascending
+        return ts, (ts < TIME_LIMIT) & (ts > -TIME_LIMIT), None
 
-    def _reason(self, frame: pl.DataFrame) -> pl.Expr:
+    def _reason(self) -> pl.Expr:
         name = self.input.time
         return (
             pl.when(pl.col(name).is_null())
@@ -352,6 +404,12 @@ def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, Se
             payload = b""
         seals.append(Seal(index, pane, payload))
     return tuple(seals)
+
+
+def _frame(batch: pa.RecordBatch | pa.Table | pl.DataFrame) -> pl.DataFrame:
+    frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch, rechunk=False)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def _with_offsets(

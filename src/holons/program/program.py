@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal, TypeVar
+
+import polars as pl
 
 from holons.errors import WrongScope
 from holons.program.events import Event, Events
@@ -46,11 +49,40 @@ class Program:
         """Handles one row, if `process` is not there."""
         raise NotImplementedError
 
-    def output(self, rows: Events | dict[str, object], channel: str = "process") -> None:
-        """Writes rows to one of the job's channels: selected events in `process`, a dict in `each`."""
+    def output(self, rows: Events | pl.DataFrame | dict[str, object], channel: str = "process") -> None:
+        """Writes rows to one of the job's channels: events in `process`, a dict in `each`, either or a frame in `on_window`.
+
+        In `on_window` what is yielded has a channel already; this is for others beside it.
+        """
+        self._running("output").output(rows, channel)
+
+    @property
+    def partition(self) -> int:
+        """The partition that runs this, counted over all inputs of the job."""
+        return self._running("partition").partition
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the job has, over all of its inputs. Only in `on_window`."""
+        return self._running("partitions").partitions
+
+    def answers(self) -> dict[str, WindowedHandle[Any]]:
+        """The methods that are called for the windows of one handle each: those marked by `@h.on_window(handle)`."""
+        members = inspect.getmembers(type(self), inspect.isfunction)
+        return {name: getattr(method, _CALLBACK) for name, method in members if hasattr(method, _CALLBACK)}
+
+    def channels(self) -> tuple[str, ...] | None:
+        """The channels that a job of this program is known by; None: those of its callbacks."""
+        return None
+
+    def line_that_reads(self, stream: str, column: str) -> str:
+        """Where in the user's code a column of an input is read, if that is known: for messages."""
+        return ""
+
+    def _running(self, what: str) -> Scope:
         if self._scope is None:
-            raise WrongScope("output outside of a running program", hint="call self.output inside process or each")
-        self._scope.output(rows, channel)
+            raise WrongScope(f"{what} outside of a running program", hint="use it in process, each or on_window")
+        return self._scope
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._scope is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
@@ -33,7 +34,7 @@ def cut_after(records: Records, before: Cut) -> Cut:
         state = ProcessState(*codec.decode(records.process)[0])
         offset, ordinals = max(offset, state.offset), dict(state.ordinals)
     if records.window is not None:
-        _, last, last_to, _, _, _, by_window = codec.decode(records.window)[0]
+        _, last, last_to, _, _, _, by_window, _ = codec.decode(records.window)[0]
         emitted = [max([one, *emitted[stage : stage + 1]]) for stage, one in enumerate(map(tuple, last))]
         emitted_to = [max([one, *emitted_to[stage : stage + 1]]) for stage, one in enumerate(last_to)]
         ordinals |= by_window
@@ -59,9 +60,14 @@ class PartitionRun:
         self.window = WindowPart(job, partition, partitions, resume.window, cut=cut)
         self.process.scope.known_here = self.window.scope.known_here = self._known_here
 
-    def feed(self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int) -> None:
+    def feed(
+        self,
+        batch: pa.RecordBatch | pa.Table | pl.DataFrame,
+        offset: int,
+        whole: Callable[[], pa.Table] | None = None,
+    ) -> None:
         """Takes rows of the log; see `ProcessPart.feed`."""
-        self.process.feed(batch, offset)
+        self.process.feed(batch, offset, whole)
 
     def mark(self, ts: int, offset: int) -> None:
         """Takes a mark of the log."""

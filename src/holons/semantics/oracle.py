@@ -21,7 +21,7 @@ from holons.algebra.aggregate import Aggregate
 from holons.algebra.rows import element_length, prepare
 from holons.errors import AwaitWouldDeadlock, InsertBelowWatermark, WrongScope
 from holons.program.events import Event, Events, Times, event_times
-from holons.program.handles import NO_KEY
+from holons.program.handles import NO_KEY, When
 from holons.program.job import Job
 from holons.program.layout import Callback, at_path, bind
 from holons.program.outputs import Collected, tables
@@ -208,6 +208,8 @@ class _Partition:
 
     def _call(self, rows: list[pl.DataFrame], offsets: list[int], times: list[int]) -> Generator[_Await, None, None]:
         frame = pl.concat(rows)
+        if self.given.columns is not None:  # a program sees what it says it reads, and no more
+            frame = frame[[name for name in frame.columns if name in (*self.given.columns, self.given.time)]]
         index = np.array(offsets, dtype=np.int64)
         origin = Origin(self.number, 0, len(index), index)
         events = Events(frame, Times(np.array(times, dtype=np.int64), origin, own=True), self.given.stream)
@@ -253,8 +255,11 @@ class _Partition:
                 continue
             self.window_scope.now = (callback, window)
             rows = getattr(at_path(self.window_program, callback.path), callback.method)(window)
-            for table in tables(rows or ()):
-                self.world.emit(callback.channel, self.number, table.to_pylist())
+            made = [(callback.channel, tables(rows if rows is not None else ()))]  # a generator runs only now
+            beside, self.window_scope.put_out = self.window_scope.put_out, []
+            for channel, put_out in [*made, *((channel, tables(given)) for channel, given in beside)]:
+                for table in put_out:
+                    self.world.emit(channel, self.number, table.to_pylist())
         moved = bool(due)
         if stage + 1 < self.layout.stages:
             clock = self.layout.boundary(stage, limit)
@@ -301,7 +306,7 @@ class _ProcessScope:
     """`process` in the oracle: keeps what is inserted, answers awaits from the whole world."""
 
     def __init__(self, partition: _Partition) -> None:
-        self.partition = partition
+        self.owner = partition
         self.layout = partition.layout
         self.row: Events | None = None
         self.events: Events | None = None
@@ -309,21 +314,30 @@ class _ProcessScope:
         self.by_hand = BEGINNING
         self.outputs: list[tuple[int, int, str, dict[str, Any]]] = []
 
+    @property
+    def partition(self) -> int:
+        return self.owner.number
+
+    @property
+    def partitions(self) -> int:
+        raise WrongScope("the number of partitions in process")
+
     def begin(self, events: Events) -> None:
         self.events, self.row = events, None
-        self.start = self.partition.clocks[0]
+        self.start = self.owner.clocks[0]
 
     def row_done(self) -> None:
         """A row may move the clock for those after it, not for itself."""
-        self.partition.clocks[0] = max(self.partition.clocks[0], self.by_hand)
+        self.owner.clocks[0] = max(self.owner.clocks[0], self.by_hand)
 
     def finish(self) -> None:
         self.row_done()
         for _, _, channel, row in sorted(self.outputs, key=lambda output: output[:2]):
-            self.partition.world.emit(channel, self.partition.number, [row])
+            self.owner.world.emit(channel, self.owner.number, [row])
         self.outputs = []
 
-    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+    def insert(self, handle: str, element: object, ts: When, key: object) -> None:
+        assert not isinstance(ts, np.ndarray)
         index = self.layout.indices[handle]
         described = self.layout.handles[index]
         if described.stage:
@@ -335,9 +349,9 @@ class _ProcessScope:
             block = _Inserted(rows.with_element(rows.element[1]), _plain_keys(rows.element[0]))
         else:
             block = _Inserted(prepare(element, times.micros, times.origin))
-        if block.rows.count and int(block.rows.ts.min()) < self.partition.clocks[0]:
+        if block.rows.count and int(block.rows.ts.min()) < self.owner.clocks[0]:
             raise InsertBelowWatermark(f"{handle}: below the watermark")
-        self.partition.inserted[index].append(block)
+        self.owner.inserted[index].append(block)
 
     def _times(self, ts: Times | int) -> Times:
         if isinstance(ts, Times):
@@ -354,13 +368,13 @@ class _ProcessScope:
 
     def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
         index = self.layout.indices[handle]
-        return self.partition.world.value(self.layout.handles[index], index, window)
+        return self.owner.world.value(self.layout.handles[index], index, window)
 
     def completed(self, handle: str, window: Window) -> Awaitable[Any]:
         described = self.layout.handles[self.layout.indices[handle]]
         if window.end > self.layout.reach(described.stage, self.start):
             raise AwaitWouldDeadlock(f"{handle} {window}")
-        world, stage = self.partition.world, described.stage
+        world, stage = self.owner.world, described.stage
         return _Await(
             lambda: self.layout.boundary(stage, world.watermark(stage)) >= window.end,
             lambda: self.read(handle, window),
@@ -375,12 +389,12 @@ class _ProcessScope:
     def local(self, name: str, scope: str) -> Any:  # noqa: ANN401
         if scope != "process":
             raise WrongScope(f"{name} is a Local of on_window")
-        return self.partition.locals[name]
+        return self.owner.locals[name]
 
     def set_local(self, name: str, scope: str, value: object) -> None:
         if scope != "process":
             raise WrongScope(f"{name} is a Local of on_window")
-        self.partition.locals[name] = copy.deepcopy(value)
+        self.owner.locals[name] = copy.deepcopy(value)
 
     def output(self, rows: object, channel: str) -> None:
         if isinstance(rows, Events):
@@ -396,31 +410,43 @@ class _WindowScope:
     """`on_window` in the oracle: recomputes whatever is read."""
 
     def __init__(self, partition: _Partition) -> None:
-        self.partition = partition
+        self.owner = partition
         self.layout = partition.layout
         self.now: tuple[Callback, Window] | None = None
+        self.put_out: list[tuple[str, list[object]]] = []
+        self.fed: dict[int, int] = {}
 
-    def insert(self, handle: str, element: object, ts: Times | int, key: object) -> None:
+    @property
+    def partition(self) -> int:
+        return self.owner.number
+
+    @property
+    def partitions(self) -> int:
+        return len(self.owner.world.partitions)
+
+    def insert(self, handle: str, element: object, ts: When, key: object) -> None:
         assert self.now is not None
-        assert isinstance(ts, int)
+        assert not isinstance(ts, Times)
         callback, window = self.now
         index = self.layout.indices[handle]
         described = self.layout.handles[index]
         if described.stage != callback.stage + 1:
             raise WrongScope(f"{handle} is not of the next stage")
-        if ts < self.layout.floor_for(callback.stage, window.end):
+        if np.min(ts, initial=TIME_LIMIT) < self.layout.floor_for(callback.stage, window.end):
             raise InsertBelowWatermark(f"{handle}: below the stage's clock")
         given = (0 if key is NO_KEY else key, element) if isinstance(described.window, Session) else element
         length = element_length(given)
-        count = 1 if length is None else length
+        count = len(ts) if isinstance(ts, np.ndarray) else 1 if length is None else length
         times = np.full(count, ts, dtype=np.int64)
-        origin = Origin(self.partition.number, window.end, count, np.zeros(count, dtype=np.int64))
+        fed = self.fed.get(described.stage, 0)
+        self.fed[described.stage] = fed + count
+        origin = Origin(self.partition, fed, count)
         rows = prepare(given, times, origin)
         keys: object = None
         if isinstance(described.window, Session):
             assert isinstance(rows.element, tuple)
             keys, rows = _plain_keys(rows.element[0]), rows.with_element(rows.element[1])
-        self.partition.inserted[index].append(_Inserted(rows, keys))
+        self.owner.inserted[index].append(_Inserted(rows, keys))
 
     def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
         assert self.now is not None
@@ -429,12 +455,12 @@ class _WindowScope:
         described = self.layout.handles[index]
         if window.end > now.end or described.stage > callback.stage:
             raise WrongScope(f"{handle}[{window}] in on_window of {now}")
-        only = None if described.shared else self.partition.number
-        value = self.partition.world.value(described, index, window, only)
+        only = None if described.shared else self.partition
+        value = self.owner.world.value(described, index, window, only)
         if not isinstance(value, Keyed):
             return value
-        readers = 1 if callback.once else len(self.partition.world.partitions)
-        return value.placed(self.partition.number % readers, readers)
+        readers = 1 if callback.once else len(self.owner.world.partitions)
+        return value.placed(self.partition % readers, readers)
 
     def advance(self, handle: str, ts: Times | int) -> None:
         raise WrongScope("advance in on_window")
@@ -451,15 +477,15 @@ class _WindowScope:
     def local(self, name: str, scope: str) -> Any:  # noqa: ANN401
         if scope != "window":
             raise WrongScope(f"{name} is a Local of process")
-        return self.partition.locals[name]
+        return self.owner.locals[name]
 
     def set_local(self, name: str, scope: str, value: object) -> None:
         if scope != "window":
             raise WrongScope(f"{name} is a Local of process")
-        self.partition.locals[name] = copy.deepcopy(value)
+        self.owner.locals[name] = copy.deepcopy(value)
 
     def output(self, rows: object, channel: str) -> None:
-        raise WrongScope("output in on_window")
+        self.put_out.append((channel, [rows]))
 
 
 def _plain_keys(keys: object) -> object:

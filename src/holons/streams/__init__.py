@@ -11,10 +11,11 @@ from holons.streams.lmdb import LmdbLog, LmdbSharedLog, StreamDescription, descr
 from holons.streams.log import Chunk, Log, joined
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
-from holons.streams.sinks import ConsoleSink, FileSink, Positioned
+from holons.streams.sinks import ByTime, ConsoleSink, FileSink, Positioned
 
 __all__ = [
     "ByColumn",
+    "ByTime",
     "Chunk",
     "ConsoleSink",
     "Cursor",

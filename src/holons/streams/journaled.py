@@ -6,7 +6,7 @@ place among the rows, whoever reads, and however late (invariant: logged idlenes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -87,7 +87,7 @@ class JournaledLog:
         mine = _Entry(last.number + 1, last.end, last.foreign_end, 0, ts)
         return mine.offset if self._propose(partition, mine) == mine else None
 
-    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
         """What follows from `offset` on; admits what the input has if the journal is at its end."""
         chunks: list[Chunk] = []
         while rows_max > 0:
@@ -96,7 +96,7 @@ class JournaledLog:
                 if not self._admit(partition):
                     break
                 continue
-            found = self._execute(partition, entry, max(offset, entry.offset), rows_max)
+            found = self._execute(partition, entry, max(offset, entry.offset), rows_max, columns)
             if not found:
                 break  # it was admitted by a reader who sees more of the input than this one
             chunks += found
@@ -163,14 +163,16 @@ class JournaledLog:
         won = self._journal.propose(partition, entry.number, codec.encode(body))
         return None if won is None else _decode(partition, entry.number, won)
 
-    def _execute(self, partition: int, entry: _Entry, offset: int, rows_max: int) -> list[Chunk]:
+    def _execute(
+        self, partition: int, entry: _Entry, offset: int, rows_max: int, columns: Collection[str] | None
+    ) -> list[Chunk]:
         if entry.mark is not None:
             return [Chunk(entry.offset, None, entry.mark)]
         shift = entry.offset - entry.foreign
-        chunks = self._foreign.read(partition, offset - shift, min(rows_max, entry.end - offset))
+        chunks = self._foreign.read(partition, offset - shift, min(rows_max, entry.end - offset), columns)
         moved = [chunk._replace(offset=chunk.offset + shift) for chunk in chunks]
         if moved and moved[0].offset > offset:  # trimmed from the input: like any log, go on where it begins
-            return self.read(partition, max(self.start(partition), offset + 1), rows_max)
+            return self.read(partition, max(self.start(partition), offset + 1), rows_max, columns)
         return moved
 
     # --- looking up ------------------------------------------------------------------------------------------------

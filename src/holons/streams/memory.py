@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ class MemoryLog:
             self.append(partition, rows.slice(known))
         return known < rows.num_rows
 
-    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
         chunks = []
         at = max(bisect_right(self._starts[partition], offset) - 1, 0)
         for chunk in self._chunks[partition][at:]:
@@ -54,11 +55,11 @@ class MemoryLog:
                 break
             skip = max(offset - chunk.offset, 0)
             if chunk.rows is not None and (skip or chunk.length > rows_max):
-                chunk = Chunk(chunk.offset + skip, chunk.rows.slice(skip, rows_max))
+                chunk = chunk.part(skip, rows_max)
             elif skip:
                 continue
             if chunk.length:
-                chunks.append(chunk)
+                chunks.append(chunk.only(columns))
                 rows_max -= chunk.length
         return chunks
 

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TextIO, TypeAlias
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -27,7 +32,10 @@ from holons.streams.log import Chunk, Log
 Row: TypeAlias = dict[str, Any]
 SinkFormat: TypeAlias = Literal["parquet", "jsonl"]
 
+Unit: TypeAlias = Literal["year", "month", "day", "hour", "minute"]
+
 FILE_ROWS: Final = 100_000
+_UNITS: Final[dict[Unit, str]] = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M"}
 _SUFFIX: Final = re.compile(r"\.p([0-9]{5,})\.([0-9]{18,})\.([0-9]+)\.(parquet|jsonl)")
 _PART: Final = ".part"
 
@@ -54,10 +62,52 @@ class SinkFile(NamedTuple):
         return self.first + self.rows
 
 
+@dataclass(frozen=True)
+class ByTime:
+    """Folders by a column of times, in UTC: `year=2015/month=07/day=15/hour=00`, as Spark and DuckDB know them.
+
+    A file still has rows that follow each other in a partition, so that its name says which. Rows that go back and forth
+    over the edge of a folder make small files there.
+    """
+
+    column: str
+    unit: Unit = "hour"
+
+    def __post_init__(self) -> None:
+        if self.unit not in _UNITS:
+            raise BadInput(f"no folders by {self.unit!r}", hint=f"by {', '.join(_UNITS)}")
+
+    def runs(self, table: pa.Table, channel: str) -> Iterator[tuple[str, pa.Table]]:
+        """The rows that follow each other and belong to one folder, with its name."""
+        if self.column not in table.schema.names:
+            raise BadInput(
+                f"there is no column {self.column!r} to make folders by",
+                hint=f"there are {', '.join(table.schema.names)}",
+                channel=channel,
+            )
+        folders = self._folders(pl.Series(self.column, table[self.column]))
+        edges = [0, *(np.flatnonzero(folders[1:] != folders[:-1]) + 1).tolist(), len(folders)]
+        for first, end in pairwise(edges):
+            yield str(folders[first]), table.slice(first, end - first)
+
+    def _folders(self, times: pl.Series) -> npt.NDArray[np.object_]:
+        if times.dtype.is_integer():
+            times = times.cast(pl.Datetime("us", "UTC"))
+        if not isinstance(times.dtype, pl.Datetime | pl.Date):
+            raise BadInput(f"column {self.column!r} is {times.dtype}, not a time", hint="microseconds, or a timestamp")
+        if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone not in (None, "UTC"):
+            times = times.dt.convert_time_zone("UTC")
+        units = list(_UNITS)[: list(_UNITS).index(self.unit) + 1]
+        names = times.cast(pl.Datetime("us")).dt.strftime("/".join(f"{unit}={_UNITS[unit]}" for unit in units))
+        missing = "/".join(f"{unit}=__HIVE_DEFAULT_PARTITION__" for unit in units)
+        return names.fill_null(missing).to_numpy()
+
+
 class FileSink:
     """Writes one channel's rows to `<channel>.p<partition>.<first ordinal>.<count>.parquet`, or `.jsonl`.
 
-    Only whole files have such a name. JSON has no NaN and no infinity: they become null; times become text.
+    Only whole files have such a name. JSON has no NaN and no infinity: they become null; times become text. With `by`,
+    files are in folders by time; a directory has folders from the beginning, or never.
 
     >>> from tempfile import mkdtemp; from holons.streams.memory import MemoryLog
     >>> log = MemoryLog(1); _ = log.append(0, pa.record_batch({"n": [1, 2]}))
@@ -73,6 +123,7 @@ class FileSink:
         format: SinkFormat = "parquet",  # noqa: A002 - what everybody calls it
         file_rows: int = FILE_ROWS,
         durability: Literal["process", "disk"] = "process",
+        by: ByTime | None = None,
     ) -> None:
         if file_rows < 1:
             raise BadInput(f"files of {file_rows} rows", hint="file_rows is at least 1")
@@ -81,6 +132,7 @@ class FileSink:
         self._format: SinkFormat = format
         self._file_rows = file_rows
         self._sync = durability == "disk"
+        self._by = by
 
     def drain(self, log: Log) -> int:
         """Writes all rows of a log that no file holds yet; returns how many."""
@@ -91,7 +143,7 @@ class FileSink:
         """The files that are there, by partition and position."""
         found = []
         with _reachable(self._root), contextlib.suppress(FileNotFoundError):
-            for path in self._root.iterdir():
+            for path in self._root.iterdir() if self._by is None else self._root.rglob(f"{glob.escape(self._name)}.p*"):
                 parts = _SUFFIX.fullmatch(path.name, len(self._name)) if path.name.startswith(self._name) else None
                 if parts is not None and parts[4] == self._format and partition in (None, int(parts[1])):
                     found.append(SinkFile(int(parts[1]), int(parts[2]), int(parts[3]), path))
@@ -128,7 +180,8 @@ class FileSink:
                 raise LogUnavailable(
                     f"another sink is writing {self._name} to {self._root}", hint="one at a time; try again later"
                 ) from None
-            for leftover in self._root.glob(f".{self._name}.p*.{self._format}{_PART}"):
+            found = self._root.glob if self._by is None else self._root.rglob
+            for leftover in found(f".{glob.escape(self._name)}.p*.{self._format}{_PART}"):
                 if _SUFFIX.fullmatch(leftover.name[1 : -len(_PART)], len(self._name)):
                     leftover.unlink()
             yield
@@ -162,8 +215,20 @@ class FileSink:
             return 0
         if not table.num_columns and self._format == "parquet":
             raise BadInput("Parquet cannot hold rows without columns", hint="use format='jsonl'", channel=self._name)
-        name = f"{self._name}.p{partition:05}.{chunks[0].offset:018}.{table.num_rows}.{self._format}"
-        part = self._root / f".{name}{_PART}"
+        if self._by is None:
+            self._write_file(self._root, partition, chunks[0].offset, table)
+            return table.num_rows
+        first = chunks[0].offset
+        for folder, rows in self._by.runs(table, self._name):
+            within = self._root / folder
+            within.mkdir(parents=True, exist_ok=True)
+            self._write_file(within, partition, first, rows)
+            first += rows.num_rows
+        return table.num_rows
+
+    def _write_file(self, folder: Path, partition: int, first: int, table: pa.Table) -> None:
+        name = f"{self._name}.p{partition:05}.{first:018}.{table.num_rows}.{self._format}"
+        part = folder / f".{name}{_PART}"
         with part.open("wb") as stream:
             if self._format == "parquet":
                 parquet.write_table(table, stream)
@@ -172,10 +237,11 @@ class FileSink:
             if self._sync:
                 stream.flush()
                 os.fsync(stream.fileno())
-        part.rename(self._root / name)
+        part.rename(folder / name)
         if self._sync:
-            sync_names(self._root)
-        return table.num_rows
+            for known in (folder, *folder.parents):
+                if known.is_relative_to(self._root):
+                    sync_names(known)
 
     def _read(self, path: Path) -> list[Row]:
         try:

@@ -42,13 +42,13 @@ class Contributions:
         if rows.count == 0:
             return
         handle, aggregate = self._handles[index], self._aggregates[index]
-        first = int(rows.ts.min())
+        first = rows.earliest
         if first < self.watermark:
             raise InsertBelowWatermark(
                 f"{handle.name}: insert at {instant_text(first)}, below the watermark {instant_text(self.watermark)}",
                 hint="insert at the event's own time, or allow more disorder",
             )
-        labels, groups = Groups.by_step(rows.ts, handle.window.pane_us)
+        labels, groups = Groups.by_step(rows.ts, handle.window.pane_us, ascending=rows.ascending)
         partial = aggregate.fold(groups, handle.pane_rows(rows))
         panes = self._open[index]
         for group, pane in enumerate(labels.tolist()):

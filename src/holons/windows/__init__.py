@@ -5,7 +5,7 @@ Read `window.py`, then `specs.py` (which windows there are), then `watermark.py`
 
 from holons.windows.duration import BEGINNING, ENDING, TIME_LIMIT, Duration, Instant, instant, instant_text, micros
 from holons.windows.specs import FixedSpec, Session, Sliding, Tumbling, WindowSpec
-from holons.windows.watermark import END, EventClock, Mark, Observed, seal_points
+from holons.windows.watermark import END, EventClock, Mark, Observed, is_ascending, seal_points
 from holons.windows.window import Window
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "WindowSpec",
     "instant",
     "instant_text",
+    "is_ascending",
     "micros",
     "seal_points",
 ]

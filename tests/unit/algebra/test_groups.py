@@ -31,6 +31,15 @@ def test_steps_of_ascending_values_are_runs(times, step):
     assert same(np.array(sorted(times), dtype=np.int64), step).bounds is not None or not times
 
 
+@given(TIMES, st.integers(1, 300))
+def test_values_that_are_known_to_ascend_give_the_same(times, step):
+    values = np.array(sorted(times), dtype=np.int64)
+    labels, groups = Groups.by_step(values, step, ascending=True)
+    expected, same_groups = Groups.by_step(values, step)
+    assert labels.tolist() == expected.tolist()
+    assert groups.ids().tolist() == same_groups.ids().tolist()
+
+
 @given(TIMES, st.integers(1, 300), st.randoms())
 def test_disorder_within_a_step_leaves_runs(times, step, rng):
     shuffled = sorted(times, key=lambda ts: (ts // step, rng.random()))

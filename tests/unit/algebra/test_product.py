@@ -3,14 +3,15 @@
 import pickle
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holons.algebra import GCounter, Groups, PNCounter, rows_of
+from holons.algebra import GCounter, Groups, GSet, PNCounter, rows_of
 from holons.algebra.maps import MergeMap
 from holons.algebra.product import Product
-from holons.algebra.registers import MaxRegister
+from holons.algebra.registers import MaxRegister, MinRegister
 from holons.algebra.sums import Average
 from holons.errors import BadElement, BadProgram
 
@@ -86,3 +87,35 @@ def test_errors_and_travel():
     assert (
         again.describe() == "Product(n=GCounter, mean=Average(float), high=MaxRegister('int'), by=MergeMap(PNCounter))"
     )
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), *[st.none() | st.integers(-9, 9)] * 2), max_size=15), st.integers(0, 15))
+def test_each_field_has_its_own_nulls(rows, cut):
+    product = Product(low=MinRegister(), high=MaxRegister(), n=GCounter())
+    by_key = MergeMap(product)
+
+    def element(part):
+        low, high = (pl.Series([row[place] for row in part], dtype=pl.Int64) for place in (1, 2))
+        return {"low": low, "high": high, "n": 1}
+
+    def keyed(part):
+        keys = pl.Series([row[0] for row in part], dtype=pl.Int64)
+        return by_key.fold(Groups.single(len(part)), rows_of((keys, element(part)), [0] * len(part)))
+
+    def expected(part):
+        lows, highs = ([row[place] for row in part if row[place] is not None] for place in (1, 2))
+        return {"low": min(lows, default=None), "high": max(highs, default=None), "n": len(part)}
+
+    whole = product.fold(Groups.single(len(rows)), rows_of(element(rows), [0] * len(rows)))
+    assert product.value(whole) == expected(rows)
+    value = by_key.value(by_key.merge(keyed(rows[:cut]), keyed(rows[cut:])))
+    assert value.to_dict() == {
+        key: expected([row for row in rows if row[0] == key]) for key in sorted({r[0] for r in rows})
+    }
+
+
+def test_a_key_whose_row_has_only_nulls_is_there():
+    by_key = MergeMap(Product(high=MaxRegister(), all=GSet()))
+    nothing = pl.Series([None, None], dtype=pl.Int64)
+    value = by_key.value(by_key.fold(Groups.single(2), rows_of((["a", "b"], {"high": nothing, "all": nothing}))))
+    assert value.to_dict() == {key: {"high": None, "all": frozenset()} for key in ("a", "b")}

@@ -69,7 +69,7 @@ def test_a_partition_that_added_nothing_is_listed_with_nothing():
     assert told.values == {"total": 1, "ever": 70}
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "hot_auctions"])  # its windows feed sinks
 def test_all_windows_together_put_out_what_the_oracle_says(name: str):
     job = load(name)
     given = streams(job, *EXAMPLES[name], seed=0, rows=20)

@@ -431,11 +431,11 @@ def test_a_log_is_not_a_shared_stream(tmp_path, written):
 
 
 def test_a_newer_format_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(values, "FORMAT", 2)
+    monkeypatch.setattr(values, "FORMAT", 3)
     with opened(tmp_path, "w") as log:
         log.append(0, rows(1))
     monkeypatch.undo()
-    with pytest.raises(LogDamaged, match="format 2"):
+    with pytest.raises(LogDamaged, match="format 3"):
         all_of(tmp_path)
 
 

@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holons.windows import BEGINNING, END, ENDING, EventClock, Mark, Session, Sliding, Tumbling, seal_points
+from holons.windows import (
+    BEGINNING,
+    END,
+    ENDING,
+    EventClock,
+    Mark,
+    Session,
+    Sliding,
+    Tumbling,
+    is_ascending,
+    seal_points,
+)
 
 ROW = st.integers(-30, 30)
 LOG = st.lists(st.one_of(ROW, ROW, ROW, st.builds(Mark, ROW)), max_size=25)
@@ -60,6 +71,27 @@ def test_rows_in_order_are_never_late(times, disorder_us):
 def test_rows_within_the_allowed_disorder_are_never_late(times, disorder_us, random):
     shaken = sorted(times, key=lambda ts: ts + random.randint(0, disorder_us))
     assert EventClock(disorder_us).observe(np.array(shaken, dtype=np.int64)).late is None
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 1_023, 1_024, 1_025, 5_000])
+def test_times_ascend_unless_one_steps_back_anywhere(length):
+    times = np.arange(length) // 3
+    assert is_ascending(times)
+    for place in {1, 1_022, 1_023, 1_024, 1_025, length - 1} & set(range(1, length)):
+        stepped = times.copy()
+        stepped[place:] -= 2
+        stepped[place] = stepped[place - 1] - 1
+        assert not is_ascending(stepped), place
+
+
+@given(st.lists(ROW, max_size=12), DISORDER)
+def test_what_is_known_of_the_order_changes_nothing(times, disorder_us):
+    ts = np.array(times, dtype=np.int64)
+    told, found = EventClock(disorder_us, -3), EventClock(disorder_us, -3)
+    ours, theirs = told.observe(ts, ascending=times == sorted(times)), found.observe(ts)
+    assert told.watermark == found.watermark
+    assert (ours.late is None) == (theirs.late is None)
+    assert ours.late is None or ours.late.tolist() == theirs.late.tolist()
 
 
 def test_a_clock_goes_on_where_it_was_left():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -259,9 +259,9 @@ class GatedLog:
         self._gate.answer(LogUnavailable)
         return new
 
-    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
         self._gate.log("read rows")
-        return self._log.read(partition, offset, rows_max)
+        return self._log.read(partition, offset, rows_max, columns)
 
     def start(self, partition: int) -> int:
         return self._log.start(partition)

@@ -200,7 +200,7 @@ class FoldQuery:
     def results(self) -> Results:
         """All rows so far."""
         job = self._rounds.job
-        channels = tuple(callback.channel for callback in job.layout.callbacks)
+        channels = job.layout.channels
         return Results(self._rounds.site.collected(job.name), channels)
 
     def __enter__(self) -> FoldQuery:

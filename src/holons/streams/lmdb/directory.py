@@ -64,8 +64,8 @@ def read_header(segment: Segment) -> Header:
         raise damaged(segment.directory, f"its header cannot be read: {error}") from error
     if magic != _MAGIC:
         raise damaged(segment.directory, "it has no header of ours")
-    if version != values.FORMAT:
-        raise damaged(segment.directory, f"it has format {version}, and this version reads {values.FORMAT}")
+    if version not in values.FORMATS:
+        raise damaged(segment.directory, f"it has format {version}, and this version reads {values.FORMATS}")
     return Header(stream, partitions, str(writer))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -58,7 +58,7 @@ class LmdbLog:
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._ended: dict[int, _Ended] = {}
         self._ended_version = -1
-        self._recent: dict[int, tuple[str, Chunk]] = {}
+        self._recent: dict[int, tuple[str, Collection[str] | None, Chunk]] = {}
 
     @property
     def partitions(self) -> int:
@@ -89,11 +89,11 @@ class LmdbLog:
         self._writer.write(lambda: _entries(partition, offset + known, rows.slice(known)))
         return True
 
-    def read(self, partition: int, offset: int, rows_max: int) -> list[Chunk]:
+    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
         if rows_max <= 0:
             return []
         self._check(partition)
-        return self._stream.consistently(lambda: self._read(partition, offset, rows_max), partition=partition)
+        return self._stream.consistently(lambda: self._read(partition, offset, rows_max, columns), partition=partition)
 
     def start(self, partition: int) -> int:
         self._check(partition)
@@ -125,7 +125,7 @@ class LmdbLog:
 
     # --- merging ------------------------------------------------------------------------------------------------------
 
-    def _read(self, partition: int, offset: int, rows_max: int) -> list[Chunk] | None:
+    def _read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None) -> list[Chunk] | None:
         low = max(offset, self._stream.floor(str(partition)))
         high = low + rows_max
         holding = [one for one in self._holding(partition, low) if one[0].first < high]
@@ -134,7 +134,7 @@ class LmdbLog:
         pieces = [
             Piece(chunk, segment.writer)
             for _, segment in holding
-            for chunk in self._chunks(segment, partition, low, high)
+            for chunk in self._chunks(segment, partition, low, high, columns)
         ]
         found = merged(pieces, low, high)
         reached = found[-1].end if found else low
@@ -142,12 +142,15 @@ class LmdbLog:
             return None
         return [piece.chunk for piece in found]
 
-    def _chunks(self, segment: Segment, partition: int, low: int, high: int) -> list[Chunk]:
+    def _chunks(
+        self, segment: Segment, partition: int, low: int, high: int, columns: Collection[str] | None
+    ) -> list[Chunk]:
         """Chunks of a segment; one that is only read in part is kept for the next read, which wants its rest."""
-        name, recent = self._recent.pop(partition, ("", None))
-        chunks = segment.chunks(partition, low, high, recent if name == segment.name else None)
+        recent = self._recent.pop(partition, None)
+        known = recent[2] if recent is not None and recent[:2] == (segment.name, columns) else None
+        chunks = segment.chunks(partition, low, high, columns, known)
         if chunks and chunks[-1].offset + chunks[-1].length > high:
-            self._recent[partition] = segment.name, chunks[-1]
+            self._recent[partition] = segment.name, columns, chunks[-1]
         return chunks
 
     def _holding(self, partition: int, low: int) -> Iterator[tuple[Extent, Segment]]:

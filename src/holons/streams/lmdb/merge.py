@@ -50,7 +50,7 @@ def cut(chunk: Chunk, low: int, high: int) -> Chunk:
     length = min(chunk.offset + chunk.length, high) - chunk.offset - skip
     if chunk.rows is None or (skip == 0 and length == chunk.length):
         return chunk
-    return Chunk(chunk.offset + skip, chunk.rows.slice(skip, length))
+    return chunk.part(skip, length)
 
 
 def check_same(one: Piece, other: Piece) -> None:

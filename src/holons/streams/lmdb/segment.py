@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -82,7 +82,14 @@ class Segment:
         self._extents[partition] = self._transaction, found
         return found
 
-    def chunks(self, partition: int, low: int, high: int, recent: Chunk | None = None) -> list[Chunk]:
+    def chunks(
+        self,
+        partition: int,
+        low: int,
+        high: int,
+        columns: Collection[str] | None = None,
+        recent: Chunk | None = None,
+    ) -> list[Chunk]:
         """Everything that overlaps `[low, high)`, in order; `recent` is a chunk of this segment that is known already."""
 
         def work(transaction: Transaction) -> list[Chunk]:
@@ -95,7 +102,7 @@ class Segment:
                     if recent is not None and recent.offset == head.offset:
                         found.append(recent)
                     else:
-                        found.append(values.read_chunk(head, lasting(data)))
+                        found.append(values.read_chunk(head, lasting(data), columns))
             return found
 
         return self.environment.read(work)

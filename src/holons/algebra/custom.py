@@ -1,0 +1,98 @@
+"""An aggregate out of functions: for what no other one does, without writing kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from holons import codec
+from holons.algebra import laws
+from holons.algebra.aggregate import Aggregate, State
+from holons.algebra.cells import rows_by_group
+from holons.algebra.groups import Groups
+from holons.algebra.rows import Element, Rows, element_length, rows_of, take_element
+
+Plain: TypeAlias = Any
+"""What a state is made of: numbers, strings, booleans, None, and tuples, lists and dictionaries of these."""
+
+
+@dataclass(frozen=True)
+class Custom(Aggregate[Any]):
+    """Three functions and how to read the result; see `custom`. A state is one plain value for each group."""
+
+    start: Callable[[], Plain]
+    add: Callable[[Plain, Any], Plain]
+    both: Callable[[Plain, Plain], Plain]
+    read: Callable[[Plain], Any]
+    name: str = "custom"
+
+    def zero(self, n: int) -> State:
+        return (codec.object_array([self.start() for _ in range(n)]),)
+
+    def fold(self, groups: Groups, rows: Rows) -> State:
+        if rows.count == 0:
+            return self.zero(groups.n)
+        folded = []
+        for members in rows_by_group(groups):
+            index = np.arange(rows.count)[members]
+            state = self.start()
+            folded.append(
+                self.add(state, _columns(take_element(rows.element, index), len(index))) if len(index) else state
+            )
+        return (codec.object_array(folded),)
+
+    def merge(self, a: State, b: State) -> State:
+        pairs = zip(a[0].tolist(), b[0].tolist(), strict=True)
+        return (codec.object_array([self.both(left, right) for left, right in pairs]),)
+
+    def value(self, state: State, group: int = 0) -> Any:  # noqa: ANN401
+        return self.read(state[0][group])
+
+    def describe(self) -> str:
+        return self.name
+
+
+def custom(
+    *,
+    zero: Callable[[], Plain],
+    fold: Callable[[Plain, Any], Plain],
+    merge: Callable[[Plain, Plain], Plain],
+    value: Callable[[Plain], Any] | None = None,
+    sample: object,
+    name: str = "custom",
+) -> Custom:
+    """An aggregate of your own: `zero()`, `fold(state, column)` for rows of a group, `merge(state, state)`, `value(state)`.
+
+    `column` is a polars Series, or a tuple of them if several columns are given. States are plain values. `sample` is a
+    column (or a tuple of columns) of typical elements: with it the laws are checked here and now, since an aggregate that
+    depends on the order or the cut of its rows would give another answer with every run (`LawBroken` says which law).
+
+    >>> product = custom(zero=lambda: 1, fold=lambda p, x: p * x.product(), merge=lambda p, q: p * q, sample=[2, 3, 5, 7])
+    >>> product.value(product.fold(Groups.single(3), rows_of([2, 5, 7])))
+    70
+    """
+    aggregate = Custom(zero, fold, merge, value or _itself, name)
+    count = element_length(sample) or 1
+    rows, third = rows_of(sample), max(count // 3, 1)
+    cuts = [rows.between(0, third), rows.between(third, 2 * third), rows.between(2 * third, rows.count)]
+    laws.check_aggregate(aggregate, [cut for cut in cuts if cut.count])
+    return aggregate
+
+
+def _itself(state: Plain) -> Plain:
+    return state
+
+
+def _columns(element: Element, count: int) -> Any:  # noqa: ANN401
+    """What the user's function gets: a Series for each column."""
+    if isinstance(element, tuple):
+        return tuple(_columns(part, count) for part in element)
+    if isinstance(element, Mapping):
+        return {name: _columns(part, count) for name, part in element.items()}
+    if isinstance(element, np.ndarray | pl.Series):
+        return pl.Series(element)
+    return pl.Series([element]).new_from_index(0, count)

@@ -1,0 +1,81 @@
+"""Aggregates out of functions: right ones work like any other, wrong ones are refused at once."""
+
+import pytest
+from tests.unit.algebra.rows_by_hand import folded
+
+from holons.algebra import Groups, Law, MergeMap, custom, laws, rows_of
+from holons.errors import HolonsError, LawBroken
+
+SAMPLE = [3, 1, 4, 1, 5, 9, 2, 6]
+LARGEST = {
+    "zero": lambda: None,
+    "fold": lambda state, column: max([*([] if state is None else [state]), *column.to_list()]),
+    "merge": lambda a, b: b if a is None else a if b is None else max(a, b),
+}
+ADD = {"zero": lambda: 0, "fold": lambda state, column: state + column.sum(), "merge": lambda a, b: a + b}
+
+
+def test_a_right_one_folds_merges_and_reads():
+    largest = custom(**LARGEST, value=lambda state: state or 0, sample=SAMPLE, name="largest")
+    state = largest.merge(folded(largest, [3, 5]), folded(largest, [4]))
+    assert largest.value(state) == 5
+    assert largest.value(largest.zero(1)) == 0
+    assert largest.describe() == "largest"
+
+
+def test_by_key_and_of_several_columns():
+    total = custom(
+        zero=lambda: 0,
+        fold=lambda state, columns: state + (columns[0] * columns[1]).sum(),
+        merge=lambda a, b: a + b,
+        sample=([1, 2, 3, 4], [5, 6, 7, 8]),
+    )
+    by_key = MergeMap(total)
+    value = by_key.value(by_key.fold(Groups.single(3), rows_of((["a", "b", "a"], ([1, 2, 3], [10, 10, 10])))))
+    assert value.to_dict() == {"a": 40, "b": 20}
+
+
+def test_constants_come_as_columns():
+    total = custom(**ADD, sample=SAMPLE)
+    rows = rows_of((["a", "b", "a"], 2))
+    assert MergeMap(total).value(MergeMap(total).fold(Groups.single(3), rows)).to_dict() == {"a": 4, "b": 2}
+
+
+def test_it_keeps_the_laws_of_every_aggregate():
+    batches = [rows_of(SAMPLE), rows_of([7, 7], partition=1), rows_of([], partition=2)]
+    for functions in (LARGEST, ADD):
+        laws.check(custom(**functions, sample=SAMPLE), batches)
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        ({"merge": lambda a, b: a - b}, None),
+        ({"merge": lambda a, b: a}, None),
+        ({"merge": lambda a, b: a or b}, Law.COMMUTATIVE),
+        ({"zero": lambda: 1}, Law.NEUTRAL),
+        ({"fold": lambda state, column: state + len(column) ** 2}, Law.CUTS),
+        ({"fold": lambda state, column: column[-1]}, None),
+        ({"fold": lambda state, column: state + sum(i * x for i, x in enumerate(column.to_list()))}, None),
+    ],
+    ids=["subtracts", "forgets", "keeps one", "starts at one", "counts batches", "last row", "by place"],
+)
+def test_a_wrong_one_is_refused_when_it_is_made(broken, law):
+    with pytest.raises(LawBroken) as error:
+        custom(**{**ADD, **broken}, sample=SAMPLE)
+    assert law is None or error.value.where["law"] == law
+
+
+def test_a_state_that_is_not_plain_is_refused_when_it_is_made():
+    class Mine:
+        pass
+
+    with pytest.raises(HolonsError) as error:
+        custom(zero=Mine, fold=lambda state, column: state, merge=lambda a, b: a, sample=SAMPLE)
+    assert "Mine" in str(error.value)
+
+
+def test_a_small_sample_is_a_sample():
+    assert custom(**ADD, sample=[1]).value(folded(custom(**ADD, sample=[1]), [1, 2])) == 3
+    with pytest.raises(LawBroken):
+        custom(**{**ADD, "merge": lambda a, b: a - b}, sample=[1])

@@ -1,0 +1,207 @@
+"""Reading some columns: the same rows as reading all; damage in every byte that is read is noticed, and in no other."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from isal.isal_zlib import crc32
+
+from holons.errors import LogDamaged
+from holons.streams import JournaledLog, LmdbLog, MemoryJournal, MemoryLog, joined
+from holons.streams.lmdb import values
+
+LENGTH = 20_000
+
+
+def drawn(seed: int = 0, length: int = LENGTH) -> dict[str, object]:
+    """Columns of every kind: with nulls, nested, by dictionary, of no bytes at all."""
+    rng = np.random.default_rng(seed)
+    numbers, texts = rng.integers(0, 2**60, length), rng.choice(["ann", "bob", "", None], length)
+    code = pa.array(texts.tolist()).dictionary_encode()
+    return {
+        "price": numbers,
+        "code": code,
+        "nothing": pa.nulls(length),
+        "name": pa.array([None if one % 7 == 0 else f"n{one}" for one in numbers.tolist()]),
+        "tags": pa.array([[int(one % 5)] * int(one % 3) for one in numbers.tolist()]),
+        "pair": pa.StructArray.from_arrays([code, pa.array(numbers[::-1].copy())], ["code", "number"]),
+        "last": rng.random(length),
+    }
+
+
+def opened(directory: Path, writer: str = "reader") -> LmdbLog:
+    return LmdbLog(directory, "s", 1, writer)
+
+
+@pytest.fixture
+def batch() -> pa.RecordBatch:
+    return pa.record_batch(drawn())
+
+
+@pytest.fixture
+def written(tmp_path, batch) -> Path:
+    with opened(tmp_path, "w") as log:
+        log.append(0, batch)
+    (data,) = tmp_path.glob("stream.s/segment.*/data.mdb")
+    return data
+
+
+def value_of(batch: pa.RecordBatch) -> tuple[values.Head, bytearray]:
+    data = bytearray(values.rows_value(0, 0, batch))
+    return values.read_head(memoryview(data), 0, 0), data
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [["price"], ["code"], ["nothing"], ["pair", "name"], ["tags", "last", "price"]])
+def test_some_columns_are_those_of_the_whole(tmp_path, written, batch, wanted):
+    with opened(tmp_path) as log:
+        chunks = log.read(0, 0, LENGTH, frozenset(wanted))
+    names = [name for name in batch.schema.names if name in wanted]
+    assert pa.Table.from_batches([chunk.rows for chunk in chunks]).equals(pa.Table.from_batches([batch.select(names)]))
+    assert pa.Table.from_batches([chunk.whole.read() for chunk in chunks]).equals(pa.Table.from_batches([batch]))
+
+
+def test_all_columns_are_whole_already(tmp_path, written, batch):
+    with opened(tmp_path) as log:
+        (chunk, *_) = log.read(0, 0, LENGTH, frozenset(batch.schema.names))
+    assert chunk.whole is None
+
+
+def test_unknown_columns_are_left_out_and_none_known_means_all(tmp_path, written, batch):
+    with opened(tmp_path) as log:
+        assert log.read(0, 0, 10, {"price", "x"})[0].rows.schema.names == ["price"]
+        assert log.read(0, 0, 10, {"x"})[0].rows.schema.names == batch.schema.names
+
+
+def test_a_read_that_goes_on_with_other_columns_gets_those(tmp_path, written, batch):
+    with opened(tmp_path) as log:
+        assert log.read(0, 0, 100, {"price"})[0].rows.schema.names == ["price"]
+        assert log.read(0, 100, 100, {"name"})[0].rows.equals(batch.select(["name"]).slice(100, 100))
+        (chunk,) = log.read(0, 200, 100, {"name"})
+        assert chunk.whole.read().equals(batch.slice(200, 100))
+        assert log.read(0, 300, 100)[0].rows.equals(batch.slice(300, 100))
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+def test_logs_in_memory_and_behind_a_journal_do_the_same(batch, journaled):
+    memory = MemoryLog(1)
+    memory.append(0, batch)
+    log = JournaledLog(memory, MemoryJournal()) if journaled else memory
+    (chunk,) = log.read(0, 7, 10, {"price", "name"})
+    assert chunk.offset == 7
+    assert chunk.rows.equals(batch.select(["price", "name"]).slice(7, 10))
+    assert chunk.whole.read().equals(batch.slice(7, 10))
+
+
+def test_small_values_are_read_whole_and_shown_in_part(tmp_path):
+    small = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    with opened(tmp_path, "w") as log:
+        log.append(0, small)
+        (chunk,) = log.read(0, 1, 10, {"b"})
+    assert chunk.rows.to_pydict() == {"b": ["y", "z"]}
+    assert chunk.whole.read().equals(small.slice(1))
+
+
+def test_chunks_that_look_alike_only_in_part_stay_apart():
+    log = MemoryLog(1)
+    for rows in ({"a": [1], "b": [1]}, {"a": [2], "b": [2]}, {"a": [3], "c": [3]}):
+        log.append(0, pa.record_batch(rows))
+    told = [(one.rows.to_pydict(), one.whole().to_pydict()) for one in joined(log.read(0, 0, 10, {"a"}))]
+    assert told == [({"a": [1, 2]}, {"a": [1, 2], "b": [1, 2]}), ({"a": [3]}, {"a": [3], "c": [3]})]
+
+
+def test_values_of_the_first_format_are_read(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(values, "FORMAT", 1)
+    monkeypatch.setattr(values, "_PLACED_BYTES_MIN", 1 << 40)
+    with opened(tmp_path, "w") as log:
+        log.append(0, batch)
+    monkeypatch.undo()
+    with opened(tmp_path) as log:
+        (chunk,) = log.read(0, 0, LENGTH, {"price"})
+    assert chunk.rows.equals(batch.select(["price"]))
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_byte_is_under_one_checksum(batch):
+    head, data = value_of(batch)
+    places = values._places(head, memoryview(data))
+    assert len(places) == batch.num_columns
+    assert all(one.end <= other.first for one, other in pairwise(places))
+    held = sum(one.end - one.first for one in places)
+    assert batch.nbytes * 0.9 < held < len(data)
+    body = bytes(data[values._HEAD_BYTES :])
+    rest = bytearray(body)
+    for place in reversed(places):
+        del rest[place.first : place.end]
+    assert crc32(rest) == head.body_checksum
+
+
+def places_of(batch: pa.RecordBatch) -> dict[str, range]:
+    """Where each column is in a value, and two places that belong to none."""
+    head, data = value_of(batch)
+    listed = values._places(head, memoryview(data))
+    shift = values._HEAD_BYTES
+    ranges = {
+        name: range(place.first + shift, place.end + shift)
+        for name, place in zip(batch.schema.names, listed, strict=True)
+        if place.first < place.end
+    }
+    ranges["metadata"] = range(shift, listed[0].first + shift)
+    ranges["the list of places"] = range(len(data) - head.places_bytes, len(data))
+    return ranges
+
+
+PARTS = ["price", "code", "name", "tags", "pair", "last", "metadata", "the list of places"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
+def test_a_flipped_bit_is_noticed_by_those_who_read_it(batch, part, share):
+    places = places_of(batch)
+    at = places[part][int(len(places[part]) * share)]
+    head, data = value_of(batch)
+    data[at] ^= 0x10
+    with pytest.raises(LogDamaged, match="checksum"):
+        values.read_chunk(head, memoryview(data))
+    for name in batch.schema.names:
+        others = frozenset(batch.schema.names) - {name}
+        if name == part:  # what is not read is not noticed, until it is
+            chunk = values.read_chunk(head, memoryview(data), others)
+            assert chunk.rows.equals(batch.select([one for one in batch.schema.names if one != name]))
+            with pytest.raises(LogDamaged, match="column"):
+                chunk.whole.read()
+        else:
+            with pytest.raises(LogDamaged, match="checksum"):
+                values.read_chunk(head, memoryview(data), others)
+
+
+def test_a_flipped_bit_anywhere_is_noticed_in_a_small_value_too():
+    head, data = value_of(pa.record_batch({"a": [1, 2], "b": [3, 4]}))
+    assert head.places_bytes == 0
+    for at in range(values._HEAD_BYTES, len(data)):
+        data[at] ^= 1
+        with pytest.raises(LogDamaged, match="checksum"):
+            values.read_chunk(head, memoryview(data), {"a"})
+        data[at] ^= 1
+
+
+def test_damage_on_disk_is_noticed_through_the_log(tmp_path, written, batch):
+    needle = np.asarray(drawn()["last"])[12_345:12_346].tobytes()
+    data = bytearray(written.read_bytes())
+    assert data.count(needle) == 1
+    data[data.find(needle) + 3] ^= 0x10
+    written.write_bytes(data)
+    with opened(tmp_path) as log:
+        assert log.read(0, 0, LENGTH, {"price"})[0].rows.equals(batch.select(["price"]))
+        with pytest.raises(LogDamaged, match="column"):
+            log.read(0, 0, LENGTH, {"last"})
+        with pytest.raises(LogDamaged, match="column"):
+            log.read(0, 0, LENGTH)
