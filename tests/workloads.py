@@ -27,5 +27,6 @@ EXAMPLES: dict[str, tuple[Make, float]] = {
     "nested_market": (_bid, 5),
     "user_sessions": (_click, 60),
     "two_stages": (_visit, 150),
+    "hot_auctions": (_bid, 15),
 }
 """Which rows an example wants, and over how many seconds."""

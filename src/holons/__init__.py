@@ -6,6 +6,7 @@
 from holons.algebra import (
     Aggregate,
     Average,
+    DistinctCount,
     GCounter,
     GSet,
     Histogram,
@@ -22,10 +23,12 @@ from holons.algebra import (
     PNCounter,
     Product,
     Quantiles,
+    Ranked,
     Slots,
     Sum,
     TopK,
     TwoPhaseSet,
+    custom,
 )
 from holons.engines import Progress, Results, Run, run
 from holons.engines import dataframes as spark
@@ -46,6 +49,20 @@ from holons.program import (
     on_window,
     table,
 )
+from holons.program.dataflow import (
+    approx_distinct,
+    count,
+    count_distinct,
+    last,
+    max,
+    mean,
+    min,
+    quantile,
+    source,
+    sum,
+    top,
+    using,
+)
 from holons.windows import Session, Sliding, Tumbling, Window
 
 __version__ = "0.1.0"
@@ -54,6 +71,7 @@ __all__ = [
     "WCRDT",
     "Aggregate",
     "Average",
+    "DistinctCount",
     "Event",
     "Events",
     "GCounter",
@@ -79,6 +97,7 @@ __all__ = [
     "Program",
     "Progress",
     "Quantiles",
+    "Ranked",
     "Results",
     "Run",
     "Session",
@@ -92,9 +111,22 @@ __all__ = [
     "TwoPhaseSet",
     "WLocal",
     "Window",
+    "approx_distinct",
+    "count",
+    "count_distinct",
+    "custom",
     "job",
+    "last",
+    "max",
+    "mean",
+    "min",
     "on_window",
+    "quantile",
     "run",
+    "source",
     "spark",
+    "sum",
     "table",
+    "top",
+    "using",
 ]

@@ -1,11 +1,13 @@
 """Every Python block in README.md and docs/ runs, file by file, from top to bottom.
 
 A block is fenced with three backticks and `python`; one marked `python no-run` is only shown. Each document runs in
-a process of its own, in the active environment, as a script whose line numbers are those of the document.
+a process of its own, in the active environment, as a script whose line numbers are those of the document. If it has
+blocks marked `output`, they are what it prints, all of it and in order; three dots in them stand for anything.
 """
 
 from __future__ import annotations
 
+import doctest
 import os
 import subprocess
 import sys
@@ -23,19 +25,39 @@ def script_of(document: str) -> str:
     >>> script_of("text\\n```python\\nx = 1\\n```\\nmore")
     '\\n\\nx = 1\\n\\n'
     """
-    lines, fence, runs = [], "", False
+    return "\n".join(only("python", document))
+
+
+def output_of(document: str) -> str:
+    """What the document says that it prints.
+
+    >>> output_of("text\\n```output\\n1\\n```\\nmore")
+    '1'
+    """
+    return "\n".join(line for line in only("output", document) if line)
+
+
+def only(kind: str, document: str) -> list[str]:
+    """The lines of the document that are in blocks of a kind; the others empty."""
+    lines, fence, wanted = [], "", False
     for line in document.splitlines():
         mark = line.strip()
         if not fence and mark.startswith("```"):
-            fence, runs = mark[: len(mark) - len(mark.lstrip("`"))], mark.lstrip("`").strip() == "python"
+            fence, wanted = mark[: len(mark) - len(mark.lstrip("`"))], mark.lstrip("`").strip() == kind
             lines.append("")
         elif fence and mark == fence:
-            fence, runs = "", False
+            fence, wanted = "", False
             lines.append("")
         else:
-            lines.append(line if runs else "")
+            lines.append(line if wanted else "")
     assert not fence, "a fence is never closed"
-    return "\n".join(lines)
+    return lines
+
+
+def is_output(promised: str, printed: str) -> bool:
+    """Whether a page prints what it says. Empty lines and blanks at the ends of lines do not count."""
+    lines = "\n".join(line.rstrip() for line in printed.splitlines() if line.strip())
+    return doctest.OutputChecker().check_output(f"{promised}\n", f"{lines}\n", doctest.ELLIPSIS)
 
 
 def documents() -> list[Path]:
@@ -60,6 +82,8 @@ def test_the_code_in(path: Path, tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, f"{path.relative_to(ROOT)} (same line numbers):\n{done.stdout}\n{done.stderr}"
+    promised = output_of(path.read_text(encoding="utf-8"))
+    assert not promised or is_output(promised, done.stdout), f"it prints:\n{done.stdout}\nand says:\n{promised}"
 
 
 def test_there_are_documents():
@@ -76,3 +100,10 @@ def test_only_blocks_to_be_run_are_run():
 def test_an_open_fence_is_an_error():
     with pytest.raises(AssertionError, match="never closed"):
         script_of("```python\nx = 1\n")
+
+
+def test_what_is_printed_must_be_what_is_shown():
+    document = "```python\nprint(1)\n```\n```output\n1\n\n2 at ...\n```\n```output\n3\n```\n"
+    assert is_output(output_of(document), "1\n2 at noon  \n\n3\n")
+    assert not is_output(output_of(document), "1\n2 at noon\n")
+    assert not is_output(output_of(document), "1\n2 at noon\n4\n")

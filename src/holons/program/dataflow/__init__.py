@@ -1,0 +1,42 @@
+"""The dataflow API: pipelines of streams, windows and results, lowered to one `Program`.
+
+Read `api.py` first (what people write), then `plan.py` (what that is), then `pipeline.py` (how it runs).
+"""
+
+from holons.program.dataflow.api import Completed, Flow, Grouped, Rows, Stream, Windowed, source
+from holons.program.dataflow.measures import (
+    Measure,
+    approx_distinct,
+    count,
+    count_distinct,
+    last,
+    max,
+    mean,
+    min,
+    quantile,
+    sum,
+    top,
+    using,
+)
+
+__all__ = [
+    "Completed",
+    "Flow",
+    "Grouped",
+    "Measure",
+    "Rows",
+    "Stream",
+    "Windowed",
+    "approx_distinct",
+    "count",
+    "count_distinct",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "quantile",
+    "source",
+    "sum",
+    "top",
+    "using",
+]

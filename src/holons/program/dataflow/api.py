@@ -1,0 +1,347 @@
+"""Pipelines, as people write them: `h.source("bids", ts="date_time").window(h.Tumbling("1s")).aggregate(n=h.count())`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from holons.errors import BadProgram, BadWindow
+from holons.program.dataflow import plan
+from holons.program.dataflow.lines import line_of_user
+from holons.program.dataflow.measures import Measure, count
+from holons.program.dataflow.pipeline import Pipeline
+from holons.program.dataflow.plan import Node, Sink, Source
+from holons.program.dataflow.steps import Columns, Filter, FlatMap, Function, Items, Lookup, Map, Step
+from holons.program.dataflow.text import diagram, explain
+from holons.program.job import Input, Job
+from holons.program.outputs import RESERVED
+from holons.program.tables import Table, table
+from holons.windows import Duration, FixedSpec, Session, Tumbling, WindowSpec, micros
+
+Schema: TypeAlias = "Mapping[str, Any] | pl.Schema | pa.Schema | pl.DataFrame | pa.Table"
+On: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
+R = TypeVar("R", bound="Rows")
+
+
+def source(stream: str, *, ts: str = "ts", disorder: Duration = "0s", schema: Schema | None = None) -> Stream:
+    """The rows of a stream: its time column, how far rows may be out of order, and its columns.
+
+    With a schema (names and polars types; or an Arrow schema, or any table with these columns) a pipeline is checked when
+    it is built, and times keep their types. Without one it is checked when rows come.
+    """
+    return Stream(Source(stream, ts, disorder, _schema(schema)))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What streams and results have in common: rows, and what can be done to each."""
+
+    node: Node
+
+    @property
+    def schema(self) -> pl.Schema | None:
+        """The columns and their types, if they are known."""
+        return self.node.schema
+
+    def filter(self: R, *conditions: pl.Expr) -> R:
+        """The rows for which all conditions hold; null counts as false."""
+        return self._then(Filter(conditions))
+
+    def select(self: R, *columns: str | pl.Expr, **named: pl.Expr) -> R:
+        """Other columns, worked out row by row."""
+        return self._then(Columns(_expressions(columns, named), more=False))
+
+    def with_columns(self: R, *columns: pl.Expr, **named: pl.Expr) -> R:
+        """More columns, worked out row by row."""
+        return self._then(Columns(_expressions(columns, named), more=True))
+
+    def map(self: R, function: Function) -> R:
+        """A function on batches: a polars frame in, one with as many rows out. It must not look from row to row."""
+        return self._then(Map(function))
+
+    def flat_map(self: R, **item: Items) -> R:
+        """A row for each item of a list: `flat_map(word=pl.col("text").str.split(" "))`; or a function that gives lists."""
+        if len(item) != 1:
+            raise BadProgram(f"{line_of_user()}: flat_map names one column", hint="flat_map(word=...)")
+        ((name, items),) = item.items()
+        return self._then(FlatMap(name, items))
+
+    def lookup(self: R, rows: Any, on: str | pl.Expr, *, key: str = "", how: Literal["inner", "left"] = "inner") -> R:  # noqa: ANN401
+        """Columns of a small table, found by key: `h.table(...)`, or a Spark DataFrame, Parquet file, Arrow or polars table.
+
+        `key` is the table's own column; without it, the one with the name of `on`.
+        """
+        own = key or (on if isinstance(on, str) else on.meta.output_name())
+        side = rows if isinstance(rows, Table) else table(rows, key=own)
+        return self._then(Lookup(side, pl.col(on) if isinstance(on, str) else on, how))
+
+    def to(self, channel: str) -> Flow:
+        """Puts the rows out. Gives a job; several are put together by `h.job(one, two)`."""
+        if channel in RESERVED or not channel.replace("_", "a").replace("-", "a").isalnum():
+            raise BadProgram(
+                f"{line_of_user()}: {channel!r} cannot be a channel", hint="letters, digits, - and _; not late or dead"
+            )
+        return flow((Sink(self.node, channel),))
+
+    def _then(self: R, step: Step) -> R:
+        return type(self)(plan.Stepped(self.node, step))
+
+
+class Stream(Rows):
+    """The rows of one or more streams, each with its time."""
+
+    def union(self, *others: Stream) -> Stream:
+        """The rows of this stream and of others, with the same columns."""
+        return Stream(plan.Union((self.node, *(other.node for other in others))))
+
+    def window(self, spec: WindowSpec, *, accumulate: bool = False) -> Windowed:
+        """Windows over the rows' times: `h.Tumbling`, `h.Sliding` or `h.Session`. With `accumulate` they never forget."""
+        return Windowed(self.node, _spec(spec), accumulate)
+
+    def join(
+        self,
+        other: Stream,
+        on: On,
+        *,
+        before: Duration | None = None,
+        after: Duration = "0s",
+        every: Duration = "1s",
+        how: Literal["inner"] = "inner",
+    ) -> Completed:
+        """Pairs of rows whose times are close: the other's at most `before` earlier and `after` later than ours.
+
+        Our rows stay where they are; the other's are replicated to all nodes, so let it be the smaller one. Pairs come
+        out with windows of `every`.
+        """
+        line = line_of_user()
+        if not isinstance(other, Stream):
+            raise BadProgram(f"{line}: a stream is joined with a stream", hint="for tables there is lookup(...)")
+        if before is None:
+            raise BadProgram(
+                f"{line}: a join without bounds would keep every row for ever",
+                hint='say how long: join(..., before="1h", after="1m"); or join windows: a.window(w).join(b.window(w), ...)',
+            )
+        bounds = plan.Bounds(micros(before, zero_allowed=True), micros(after, zero_allowed=True))
+        return Completed(plan.Join(self.node, other.node, _on(on), how, Tumbling(every), bounds))
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """Rows in windows: what is to be known of each?"""
+
+    node: Node
+    spec: WindowSpec
+    accumulate: bool = False
+
+    def aggregate(self, **measures: Measure) -> Completed:
+        """One row for each window, over all partitions: `aggregate(n=h.count(), best=h.max("price"))`."""
+        return self._aggregate((), measures)
+
+    def per_partition(self, **measures: Measure) -> Completed:
+        """One row for each window and partition, of that partition's rows alone."""
+        return self._aggregate((), measures, local=True)
+
+    def group_by(self, *keys: str) -> Grouped:
+        """By key: integers, strings, booleans or times. A map on every node, no shuffle."""
+        if not keys:
+            raise BadProgram(f"{line_of_user()}: group_by names no column", hint='group_by("auction")')
+        for key in keys:
+            if not isinstance(key, str):
+                raise BadProgram(
+                    f"{line_of_user()}: group_by takes names of columns, not {key}",
+                    hint='work it out first: with_columns(hour=...), then window(...).group_by("hour")',
+                )
+        return Grouped(self, keys)
+
+    def distinct(self, *columns: str) -> Completed:
+        """Each combination of values once in each window; rows with a null among them are left out."""
+        if not columns:
+            raise BadProgram(f"{line_of_user()}: distinct names no column", hint='distinct("bidder")')
+        found = self.group_by(*columns).aggregate(**{"rows!": count()})
+        return found.select(*plan.WINDOW_COLUMNS, *columns)
+
+    def join(self, other: Windowed, on: On, *, how: Literal["inner", "left", "semi", "anti"] = "inner") -> Completed:
+        """Pairs of rows in the same window. Our rows stay where they are; the other's are replicated to all nodes."""
+        if not isinstance(other, Windowed) or other.spec != self.spec or not isinstance(self.spec, FixedSpec):
+            raise BadProgram(
+                f"{line_of_user()}: windows are joined with the same windows, tumbling or sliding",
+                hint="a.window(w).join(b.window(w), on=...)",
+            )
+        if self.accumulate or other.accumulate:
+            raise BadProgram(
+                f"{line_of_user()}: a join would keep every row for ever", hint="join windows that do not accumulate"
+            )
+        return Completed(plan.Join(self.node, other.node, _on(on), how, self.spec, None))
+
+    def _aggregate(self, keys: tuple[str, ...], measures: dict[str, Measure], *, local: bool = False) -> Completed:
+        line = line_of_user()
+        if not measures:
+            raise BadProgram(f"{line}: an aggregate of nothing", hint="aggregate(n=h.count())")
+        for name, measure in measures.items():
+            if not isinstance(measure, Measure):
+                raise BadProgram(
+                    f"{line}: {name} is a {type(measure).__name__}, not a measure",
+                    hint='e.g. h.count(), h.max("price"), h.using(MyAggregate(), "price")',
+                )
+        return Completed(plan.Aggregate(self.node, self.spec, keys, tuple(measures.items()), self.accumulate, local))
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Rows in windows, by key."""
+
+    windowed: Windowed
+    keys: tuple[str, ...]
+
+    def aggregate(self, **measures: Measure) -> Completed:
+        """One row for each window and key."""
+        return self.windowed._aggregate(self.keys, measures)
+
+
+class Completed(Rows):
+    """The rows of completed windows: the same on every node, in one order."""
+
+    def top(self, n: int, by: str | Sequence[str], *, ties: bool = False) -> Completed:
+        """The n rows of each window with the largest values; with `ties`, also those that equal the last of them."""
+        return Completed(plan.Gathered(self.node, "top", _names(by), n, ties))
+
+    def sort(self, by: str | Sequence[str], *, descending: bool = False) -> Completed:
+        """The rows of each window in order."""
+        return Completed(plan.Gathered(self.node, "sort", _names(by), descending=descending))
+
+    def distinct(self, *columns: str) -> Completed:
+        """Of the rows of each window that agree in these columns, the first."""
+        return Completed(plan.Gathered(self.node, "distinct", columns))
+
+    def zip(self, other: Completed) -> Completed:
+        """Both results of each window in one row, where both have one."""
+        return Completed(plan.Pair(self.node, other.node, (), "inner"))
+
+    def join(self, other: Completed, on: str | Sequence[str], *, how: Literal["inner", "left"] = "inner") -> Completed:
+        """Rows of the same window that agree in some columns."""
+        return Completed(plan.Pair(self.node, other.node, _names(on), how))
+
+    def at(self, time: str) -> Completed:
+        """Counts each row at the time in a column, in the windows that follow: `at("expires")`. Never before its window."""
+        return Completed(plan.At(self.node, time))
+
+    def window(self, spec: WindowSpec, *, accumulate: bool = False) -> Windowed:
+        """Windows over results: one global aggregation feeds the next."""
+        return Windowed(self.node, _spec(spec), accumulate)
+
+
+@dataclass(frozen=True)
+class Flow(Job):
+    """A pipeline as a job: run it with `h.run(...)` like any other."""
+
+    def explain(self) -> str:
+        """The pipeline as a tree, and the program that it is lowered to."""
+        return explain(self)
+
+    def diagram(self) -> str:
+        """The pipeline as a picture (SVG)."""
+        return diagram(self)
+
+    def _repr_svg_(self) -> str:
+        """What notebooks show."""
+        return self.diagram()
+
+    def describe(self) -> dict[str, Any]:
+        """What there is: sources, handles, stages and channels, as plain data."""
+        handles = [
+            {"name": one.name, "stage": one.stage, "window": str(one.window), "state": one.aggregate.describe()}
+            for one in self.layout.handles
+        ]
+        sources = [{"stream": one.stream, "time": one.time, "disorder": one.disorder} for one in self.inputs]
+        return {"name": self.name, "sources": sources, "handles": handles, "channels": list(self.layout.channels)}
+
+    def discarding(self, columns: Sequence[str] | None = None) -> Flow:
+        """The same pipeline, whose rows (or these columns of them) are made and go nowhere: for measuring."""
+        program = self.program
+        assert isinstance(program, Pipeline)
+        nodes = [sink.node for sink in program.sinks]
+        if columns is not None:
+            nodes = [plan.Stepped(node, Columns(_expressions(columns, {}), more=False)) for node in nodes]
+        sinks = [Sink(node, sink.channel, discard=True) for node, sink in zip(nodes, program.sinks, strict=True)]
+        return flow(sinks, self.name)
+
+    def together(self, others: Sequence[Job], name: str) -> Job:
+        program = self.program
+        assert isinstance(program, Pipeline)
+        sinks = list(program.sinks)
+        for other in others:
+            if not isinstance(other.program, Pipeline):
+                raise BadProgram("a pipeline and a program in one job", hint="run them as two jobs")
+            sinks += other.program.sinks
+        return flow(sinks, name or self.name)
+
+
+def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
+    """A job out of everything that is put out somewhere."""
+    sources: dict[str, Source] = {}
+    for node in plan.nodes(*(sink.node for sink in sinks)):
+        if isinstance(node, Source):
+            known = sources.setdefault(node.stream, node)
+            if (known.time, known.disorder) != (node.time, node.disorder):
+                raise BadProgram(
+                    f"{node.line}: stream {node.stream!r} has another time column or disorder than in {known.line}",
+                    hint="call h.source once, and use its result twice",
+                )
+    channels: dict[str, Sink] = {}
+    for sink in sinks:
+        first = channels.setdefault(sink.channel, sink)
+        if first is not sink:
+            raise BadProgram(
+                f"{sink.line}: channel {sink.channel!r} is written twice, first in {first.line}",
+                hint="use another name, or union the rows first",
+            )
+    program = Pipeline(sinks)
+    inputs = tuple(Input(one.stream, one.time, one.disorder, program.needs[one.stream]) for one in sources.values())
+    return Flow(program, inputs, name or sinks[0].channel)
+
+
+def _schema(given: Schema | None) -> pl.Schema | None:
+    if given is None or isinstance(given, pl.Schema):
+        return given
+    if isinstance(given, pl.DataFrame):
+        return given.schema
+    if isinstance(given, pa.Table | pa.RecordBatch):
+        given = given.schema
+    if isinstance(given, pa.Schema):
+        return pl.DataFrame(given.empty_table()).schema
+    if isinstance(given, Mapping):
+        return pl.Schema(given).to_frame().schema
+    raise BadProgram(
+        f"{line_of_user()}: a {type(given).__name__} is no schema",
+        hint='names and types, {"price": pl.Int64, ...}, an Arrow schema, or a table with these columns',
+    )
+
+
+def _spec(spec: WindowSpec) -> WindowSpec:
+    if not isinstance(spec, FixedSpec | Session):
+        raise BadWindow(
+            f"{line_of_user()}: {spec!r} is not a window",
+            hint='h.Tumbling("1s"), h.Sliding("10s", every="1s"), h.Session("30s")',
+        )
+    return spec
+
+
+def _expressions(columns: Sequence[str | pl.Expr], named: Mapping[str, Any]) -> tuple[pl.Expr, ...]:
+    """As in polars: a string is the name of a column, also behind a keyword; other plain values are constants."""
+    plain = [pl.col(one) if isinstance(one, str) else one for one in columns]
+    others = {name: pl.col(one) if isinstance(one, str) else one for name, one in named.items()}
+    return *plain, *((one if isinstance(one, pl.Expr) else pl.lit(one)).alias(name) for name, one in others.items())
+
+
+def _names(by: str | Sequence[str]) -> tuple[str, ...]:
+    return (by,) if isinstance(by, str) else tuple(by)
+
+
+def _on(on: On) -> tuple[tuple[str, str], ...]:
+    if isinstance(on, Mapping):
+        return tuple(on.items())
+    return tuple((name, name) for name in _names(on))

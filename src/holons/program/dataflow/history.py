@@ -1,0 +1,44 @@
+"""Rows of earlier windows that a join still needs, at hand.
+
+Nothing is lost with it: it only repeats what the handles keep, and is read from them again where it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from holons.program.handles import Declared, Scope
+from holons.windows import FixedSpec, Window
+
+
+class History(Declared):
+    """The rows of one partition's join, by side and window."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, dict[int, pl.DataFrame]] | None = None
+
+    def bound(self, scope: Scope, name: str) -> History:
+        return History()
+
+    def rows(
+        self, side: str, window: Window, spec: FixedSpec, reach_us: int, read: Callable[[Window], pl.DataFrame]
+    ) -> pl.DataFrame:
+        """All rows of windows before this one that may lie within `reach_us` of it."""
+        if self._windows is None:
+            self._windows = {}
+        first = window.start - -(-reach_us // spec.every_us) * spec.every_us
+        known = self._windows.get(side)
+        if known is None:
+            starts = range(first, window.start, spec.every_us)
+            known = {start: read(Window(start, start + spec.size_us)) for start in starts}
+        known = {start: rows for start, rows in known.items() if start >= first and len(rows)}
+        self._windows[side] = known
+        return pl.concat(known.values()) if known else read(window).clear()
+
+    def add(self, window: Window, rows: dict[str, pl.DataFrame]) -> None:
+        """This window is done: it is an earlier one from now on."""
+        assert self._windows is not None
+        for side, frame in rows.items():
+            self._windows[side][window.start] = frame

@@ -1,0 +1,426 @@
+"""What a window is asked for: `aggregate(n=h.count(), best=h.max("price"))`.
+
+A measure says which aggregate keeps it, what is inserted for each row, and how its values are read as a column.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from holons.algebra import (
+    Aggregate,
+    Average,
+    DistinctCount,
+    GCounter,
+    HyperLogLog,
+    Keyed,
+    LWWRegister,
+    MaxRegister,
+    MinRegister,
+    Quantiles,
+    Ranked,
+    Sum,
+)
+from holons.errors import BadElement, BadProgram
+from holons.program.dataflow.columns import packed, packed_names, plain, restored, unpacked
+from holons.program.dataflow.expressions import words
+from holons.program.dataflow.lines import line_of_user
+
+Column: TypeAlias = str | pl.Expr
+Kind: TypeAlias = Literal["int", "float", "str"]
+Values: TypeAlias = "npt.NDArray[np.generic]"
+
+
+class Measure(ABC):
+    """One named result of a window. Frozen and picklable."""
+
+    where: pl.Expr | None
+
+    @abstractmethod
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        """The aggregate that keeps it, for rows with these columns."""
+
+    @abstractmethod
+    def element(self, frame: pl.DataFrame) -> object:
+        """What is inserted: null where `where` does not hold."""
+
+    def checked(self, frame: pl.DataFrame, schema: pl.Schema | None) -> object:
+        """The same, if it is what the aggregate takes; without a schema that is known only now."""
+        return self.element(frame)
+
+    @abstractmethod
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        """What the aggregate's values mean, one for each group."""
+
+    def check(self, schema: pl.Schema | None) -> None:
+        """Raises unless rows with these columns can be measured so: it is tried on a frame without rows."""
+        self.crdt(schema)
+        if schema is None:
+            return
+        if self.where is not None and dtype_of(self.where, schema) != pl.Boolean:
+            raise BadProgram(
+                f"{self}: where is {dtype_of(self.where, schema)}, not a condition", hint='e.g. pl.col("price") > 100'
+            )
+        self.element(schema.to_frame())
+
+    def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
+        """The type of what is read, if it can be told: what no groups at all give."""
+        if schema is None:
+            return None
+        crdt = self.crdt(schema)
+        found = self.read(crdt.values(crdt.zero(0)), schema).dtype
+        return None if found == pl.Null else found
+
+    @property
+    def counts_every_row(self) -> bool:
+        """Whether it is one more for every row."""
+        return False
+
+
+def column(frame: pl.DataFrame, what: Column, where: pl.Expr | None = None) -> pl.Series:
+    """A column of a frame, null where a condition does not hold."""
+    if isinstance(what, str) and what in frame.columns and where is None:
+        return frame[what]
+    wanted = pl.col(what) if isinstance(what, str) else what
+    found = frame.select((wanted if where is None else pl.when(where).then(wanted)).alias("value")).to_series()
+    return found if len(found) == len(frame) else found.new_from_index(0, len(frame))
+
+
+def dtype_of(what: Column, schema: pl.Schema | None) -> pl.DataType | None:
+    """The type of a column, if the schema is known."""
+    return None if schema is None else column(schema.to_frame(), what).dtype
+
+
+def _kind(dtype: pl.DataType | None, given: Kind | None, otherwise: Kind = "int") -> Kind:
+    if given is not None or dtype is None:
+        return given or otherwise
+    if dtype.is_float():
+        return "float"
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "str"
+    if dtype.is_integer() or dtype.is_temporal() or dtype == pl.Boolean:
+        return "int"
+    raise BadProgram(f"a column of {dtype} cannot be aggregated so", hint="numbers, strings, booleans and times can")
+
+
+def _name(what: Column) -> str:
+    return what if isinstance(what, str) else words(what)
+
+
+@dataclass(frozen=True, eq=False)
+class Count(Measure):
+    """How many rows."""
+
+    where: pl.Expr | None = None
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        return GCounter()
+
+    def element(self, frame: pl.DataFrame) -> object:
+        return 1 if self.where is None else column(frame, self.where).cast(pl.Int64).fill_null(0)
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        return pl.Series(values.astype(np.int64))
+
+    @property
+    def counts_every_row(self) -> bool:
+        return self.where is None
+
+    def __str__(self) -> str:
+        return "count()" if self.where is None else f"count(where {words(self.where)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Simple(Measure):
+    """A sum, mean, minimum or maximum of one column."""
+
+    what: Literal["sum", "mean", "min", "max"]
+    column: Column
+    kind: Kind | None = None
+    where: pl.Expr | None = None
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        otherwise: Kind = "float" if self.what == "mean" else "int"
+        dtype = dtype_of(self.column, schema)
+        kind = _kind(dtype, self.kind, otherwise)
+        if self.what in ("sum", "mean"):
+            if kind == "str" or (dtype is not None and dtype.is_temporal()):
+                raise BadProgram(
+                    f"the {self.what} of {'strings' if kind == 'str' else dtype}",
+                    hint=f"h.{self.what} takes a column of numbers: cast it, e.g. pl.col(...).dt.total_seconds()",
+                )
+            return Sum(kind) if self.what == "sum" else Average(kind)
+        return MinRegister(kind) if self.what == "min" else MaxRegister(kind)
+
+    def element(self, frame: pl.DataFrame) -> object:
+        return column(frame, self.column, self.where)
+
+    def checked(self, frame: pl.DataFrame, schema: pl.Schema | None) -> object:
+        found = column(frame, self.column, self.where)
+        if schema is None and self.kind is None and found.dtype != pl.Null:
+            needed = _kind(found.dtype, None)
+            if needed == "str" and self.what in ("sum", "mean"):
+                raise BadElement(f"{self}: {_name(self.column)} is {found.dtype}", hint="take a column of numbers")
+            if needed != "int" and self.what != "mean":
+                raise BadElement(
+                    f"{self} takes integers unless it is told otherwise, and {_name(self.column)} is {found.dtype}",
+                    hint=f'say h.{self.what}(..., kind="{needed}"), or give the source a schema',
+                )
+        return found
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        if self.what == "mean":
+            return pl.Series(values.tolist() if values.dtype.kind == "O" else values, dtype=pl.Float64)
+        found = pl.Series(values.tolist()) if values.dtype.kind == "O" else pl.Series(values)
+        if self.what == "sum":
+            return found
+        return restored(found, dtype_of(self.column, schema))
+
+    def __str__(self) -> str:
+        return f"{self.what}({_name(self.column)}{'' if self.where is None else f' where {words(self.where)}'})"
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct(Measure):
+    """How many different values: exactly, or about."""
+
+    column: Column
+    exact: bool = True
+    precision: int = 12
+    where: pl.Expr | None = None
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        dtype = dtype_of(self.column, schema)
+        if self.exact and dtype is not None and dtype.is_float():
+            raise BadProgram(
+                f"{_name(self.column)} is {dtype}: exactly equal floats are rarely meant",
+                hint="round it and cast it to an integer, or take h.approx_distinct",
+            )
+        return DistinctCount() if self.exact else HyperLogLog(self.precision)
+
+    def element(self, frame: pl.DataFrame) -> object:
+        return plain(column(frame, self.column, self.where))
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        return pl.Series(values.astype(np.int64))
+
+    def __str__(self) -> str:
+        return f"{'' if self.exact else 'approx_'}distinct({_name(self.column)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Quantile(Measure):
+    """A quantile within a relative error."""
+
+    column: Column
+    q: float
+    relative_error: float = 0.01
+    where: pl.Expr | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q <= 1:
+            raise BadProgram(
+                f"{line_of_user()}: there is no quantile {self.q}", hint="0.5 is the median, 0.99 what 1 % are above"
+            )
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        dtype = dtype_of(self.column, schema)
+        if dtype is not None and not (dtype.is_integer() or dtype.is_float()):
+            raise BadProgram(f"the quantile of {dtype}", hint="h.quantile takes a column of numbers: cast it")
+        return Quantiles(self.relative_error)
+
+    def element(self, frame: pl.DataFrame) -> object:
+        return column(frame, self.column, self.where)
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        return pl.Series([one.quantile(self.q) for one in values.tolist()], dtype=pl.Float64)
+
+    def __str__(self) -> str:
+        return f"quantile({_name(self.column)}, {self.q})"
+
+
+@dataclass(frozen=True, eq=False)
+class Last(Measure):
+    """The value of the last row, by (time, partition, offset)."""
+
+    column: Column
+    where: pl.Expr | None = None
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        return LWWRegister()
+
+    def element(self, frame: pl.DataFrame) -> object:
+        return plain(column(frame, self.column, self.where))
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        return restored(pl.Series(values.tolist()), dtype_of(self.column, schema))
+
+    def __str__(self) -> str:
+        return f"last({_name(self.column)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Top(Measure):
+    """The first k rows in an order, as a list of rows (structs)."""
+
+    k: int
+    by: tuple[str, ...]
+    descending: tuple[bool, ...]
+    columns: tuple[str, ...]
+    where: pl.Expr | None = None
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        missing = [name for name in (*self.by, *self.columns) if schema is not None and name not in schema]
+        if missing:
+            raise BadProgram(f"top: no column {missing[0]!r}", hint=f"there are {', '.join(schema or ())}")
+        return Ranked((*(f"by {name}" for name in self.by), *packed_names(self.columns)), self.descending, self.k)
+
+    def element(self, frame: pl.DataFrame) -> object:
+        by = [plain(column(frame, name, self.where)) for name in self.by]
+        return *by, *packed(frame, self.columns)
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        lengths = [len(one[self.columns[0]]) for one in values.tolist()]
+        full = [one for one, length in zip(values.tolist(), lengths, strict=True) if length]
+        if not full:
+            return pl.Series([[] for _ in lengths], dtype=self.dtype(schema) or pl.List(pl.Null))
+        together = {name: np.concatenate([one[name] for one in full]) for name in packed_names(self.columns)}
+        rows = unpacked(together, self.columns, schema).to_struct("row")
+        edges = np.concatenate(([0], np.cumsum(lengths))).tolist()
+        return pl.Series([rows[low:high] for low, high in pairwise(edges)])
+
+    def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
+        return None if schema is None else pl.List(pl.Struct({name: schema[name] for name in self.columns}))
+
+    def __str__(self) -> str:
+        by = ", ".join(f"{name}{'' if down else ' up'}" for name, down in zip(self.by, self.descending, strict=True))
+        return f"top({self.k} by {by})"
+
+
+@dataclass(frozen=True, eq=False)
+class Using(Measure):
+    """Any aggregate, given some columns."""
+
+    aggregate: Aggregate[Any]
+    columns: tuple[Column, ...]
+    where: pl.Expr | None = None
+
+    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
+        for what in self.columns:
+            dtype_of(what, schema)
+        return self.aggregate
+
+    def element(self, frame: pl.DataFrame) -> object:
+        columns = tuple(column(frame, what, self.where) for what in self.columns)
+        return columns[0] if len(columns) == 1 else columns
+
+    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
+        if values.dtype.kind != "O":
+            return pl.Series(values)
+        return pl.Series([_as_rows_have_it(one) for one in values.tolist()], strict=False)
+
+    def __str__(self) -> str:
+        return f"{self.aggregate.describe()}({', '.join(map(_name, self.columns))})"
+
+
+def _as_rows_have_it(value: object) -> object:
+    """What an aggregate of any kind gives, in terms of lists and structs, and in one order."""
+    if isinstance(value, frozenset | set):
+        return sorted(value, key=lambda one: (type(one).__name__, one))
+    if isinstance(value, Keyed):
+        return [{"key": key, "value": _as_rows_have_it(one)} for key, one in value.items()]
+    if isinstance(value, list):
+        return [_as_rows_have_it(one) for one in value]
+    if type(value) is tuple:  # its parts may be of different types, those of a list may not
+        return {f"field_{place}": _as_rows_have_it(one) for place, one in enumerate(value)}
+    return value
+
+
+# --- what users write -------------------------------------------------------------------------------------------------
+
+
+def count(*, where: pl.Expr | None = None) -> Measure:
+    """How many rows, or how many for which a condition holds."""
+    return Count(where)
+
+
+def sum(column: Column, kind: Kind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
+    """The exact sum of a column; 0 of nothing. Without a schema say `kind="float"` for floats."""
+    return Simple("sum", column, kind, where)
+
+
+def mean(column: Column, *, where: pl.Expr | None = None) -> Measure:
+    """The mean of a column, rounded once; null of nothing."""
+    return Simple("mean", column, None, where)
+
+
+def min(column: Column, kind: Kind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
+    """The smallest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
+    return Simple("min", column, kind, where)
+
+
+def max(column: Column, kind: Kind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
+    """The largest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
+    return Simple("max", column, kind, where)
+
+
+def count_distinct(column: Column, *, where: pl.Expr | None = None) -> Measure:
+    """How many different values, exactly: every value is kept until the window is read."""
+    return Distinct(column, where=where)
+
+
+def approx_distinct(column: Column, *, precision: int = 12, where: pl.Expr | None = None) -> Measure:
+    """About how many different values, in a few kilobytes (HyperLogLog)."""
+    return Distinct(column, exact=False, precision=precision, where=where)
+
+
+def quantile(column: Column, q: float, *, relative_error: float = 0.01, where: pl.Expr | None = None) -> Measure:
+    """A quantile: 0.5 is the median. The answer is within `relative_error` of the true one."""
+    return Quantile(column, q, relative_error, where)
+
+
+def last(column: Column, *, where: pl.Expr | None = None) -> Measure:
+    """The value in the last row of the window, by (time, partition, offset)."""
+    return Last(column, where)
+
+
+def top(
+    k: int,
+    by: str | Sequence[str],
+    columns: str | Sequence[str],
+    *,
+    descending: bool | Sequence[bool] = True,
+    where: pl.Expr | None = None,
+) -> Measure:
+    """The first k rows in the order of some columns, as a list of rows; then the earlier (time, partition, offset)."""
+    names = (by,) if isinstance(by, str) else tuple(by)
+    wanted = (columns,) if isinstance(columns, str) else tuple(columns)
+    down = (descending,) * len(names) if isinstance(descending, bool) else tuple(descending)
+    if len(down) != len(names) or not names or not wanted:
+        raise BadProgram(
+            f"{line_of_user()}: an order needs columns, and a direction for each",
+            hint='top(3, by="price", columns="bidder")',
+        )
+    return Top(k, names, down, wanted, where)
+
+
+def using(aggregate: Aggregate[Any], *columns: Column, where: pl.Expr | None = None) -> Measure:
+    """Any aggregate, also one of your own: `using(h.Histogram(...), "price")`."""
+    if not isinstance(aggregate, Aggregate):
+        raise BadProgram(
+            f"{line_of_user()}: {aggregate!r} is not an aggregate",
+            hint="an instance: h.Histogram(...), or of your own class",
+        )
+    if not columns:
+        raise BadProgram(
+            f"{line_of_user()}: an aggregate of no column", hint='name what it is given: h.using(Mine(), "price")'
+        )
+    return Using(aggregate, tuple(columns), where)

@@ -1,0 +1,113 @@
+"""Which columns of its streams a plan reads: the others need not be read at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import polars as pl
+
+from holons.program.dataflow import measures, steps
+from holons.program.dataflow.plan import Aggregate, At, Gathered, Join, Node, Pair, Sink, Source, Stepped, Union, nodes
+
+Names: TypeAlias = frozenset[str] | None
+"""Columns; None: all of them, whatever they are."""
+
+
+def columns_needed(sinks: Sequence[Sink]) -> dict[str, Names]:
+    """By stream, the columns that are read."""
+    wanted: dict[int, Names] = {}
+
+    def want(node: Node, names: Names) -> None:
+        wanted[id(node)] = _both(wanted[id(node)], names) if id(node) in wanted else names
+
+    for sink in sinks:
+        want(sink.node, _all(sink.node))
+    needed: dict[str, Names] = {}
+    for node in reversed(list(nodes(*(sink.node for sink in sinks)))):  # whoever needs a node comes first
+        names = wanted[id(node)]
+        if isinstance(node, Source):
+            needed[node.stream] = _both(needed.get(node.stream, frozenset()), names)
+        for before, read in _reads(node, names):
+            want(before, read)
+    return needed
+
+
+def line_that_reads(every: Iterable[Node], stream: str, column: str) -> str:
+    """The line of the first step that names a column of a stream; else that of the stream's source."""
+    line = ""
+    for node in every:
+        if isinstance(node, Source) and node.stream == stream:
+            line = line or node.line
+        elif any(names and column in names for _, names in _reads(node, frozenset())):
+            return node.line
+    return line
+
+
+def _reads(node: Node, names: Names) -> list[tuple[Node, Names]]:
+    """What a node reads of its inputs, if `names` are read of it."""
+    if isinstance(node, Stepped):
+        return [(node.before, _step_reads(node.step, node.before, names))]
+    if isinstance(node, Union):
+        return [(part, names) for part in node.parts]
+    if isinstance(node, Aggregate):
+        read = [_measure_reads(measure) for _, measure in node.measures]
+        return [(node.before, _both(frozenset(node.keys), *read))]
+    if isinstance(node, Gathered):
+        return [(node.before, _all(node.before))]
+    if isinstance(node, At):
+        return [(node.before, _both(names, frozenset([node.time])))]
+    assert isinstance(node, Source | Join | Pair)
+    return [(before, _all(before)) for before in node.inputs]
+
+
+def _step_reads(step: steps.Step, before: Node, names: Names) -> Names:
+    if isinstance(step, steps.Filter):
+        return _both(names, _roots(step.conditions))
+    if isinstance(step, steps.Columns):
+        made = {one.meta.output_name() for one in step.columns if not one.meta.has_multiple_outputs()}
+        kept = frozenset() if not step.more else None if names is None else names - made
+        return _both(kept, _roots(step.columns))
+    if isinstance(step, steps.Lookup):
+        added = frozenset(step.table.frame.columns)
+        return _both(None if names is None else names - added, _roots([step.on]))
+    if isinstance(step, steps.FlatMap) and isinstance(step.items, str | pl.Expr):
+        items = pl.col(step.items) if isinstance(step.items, str) else step.items
+        return _both(None if names is None else names - {step.name}, _roots([items]))
+    return _all(before)  # a function may look at any column
+
+
+def _measure_reads(measure: measures.Measure) -> Names:
+    where = frozenset() if measure.where is None else _roots([measure.where])
+    if isinstance(measure, measures.Top):
+        return _both(frozenset((*measure.by, *measure.columns)), where)
+    if isinstance(measure, measures.Using):
+        return _both(_columns(measure.columns), where)
+    column = getattr(measure, "column", None)
+    return _both(frozenset() if column is None else _columns([column]), where)
+
+
+def _columns(columns: Iterable[measures.Column]) -> Names:
+    return _roots(pl.col(one) if isinstance(one, str) else one for one in columns)
+
+
+def _roots(expressions: Iterable[pl.Expr]) -> Names:
+    found: set[str] = set()
+    for one in expressions:
+        if one.meta.has_multiple_outputs():
+            return None
+        found.update(one.meta.root_names())
+    return frozenset(found)
+
+
+def _all(node: Node) -> Names:
+    return None if node.schema is None else frozenset(node.schema)
+
+
+def _both(*several: Names) -> Names:
+    union: frozenset[str] = frozenset()
+    for names in several:
+        if names is None:
+            return None
+        union |= names
+    return union

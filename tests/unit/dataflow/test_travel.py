@@ -1,0 +1,129 @@
+"""A pipeline is a value: it travels, has a digest, and can be read by people."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import cloudpickle
+import polars as pl
+import pytest
+from tests.unit.dataflow.everywhere import ASKS, BIDS, ask_stream, bid_stream, bids, cut
+
+import holons as h
+from holons.program import canonical
+from holons.semantics import run as run_oracle
+
+CODE = """
+def build(limit=3, size="1s", factor=2):
+    stream = h.source("bids", ts="at", disorder="300ms", schema=BIDS).filter(pl.col("auction") < limit)
+    mapped = stream.map(lambda rows: rows.with_columns(twice=pl.col("price") * factor))
+    two = h.Tumbling(size)
+    counts = mapped.window(two).group_by("bidder").aggregate(n=h.count(), s=h.sum("twice", where=pl.col("vip")))
+    asks = h.source("asks", ts="at", schema=ASKS).select("item", "seller")
+    pairs = stream.window(two).join(asks.window(two), on={"auction": "item"}).select("seller", "price")
+    return h.job(counts.top(2, by="n").to("top"), pairs.to("pairs"), stream.select("text").to("texts"))
+"""
+
+
+def built(before="", code=CODE, **options):
+    """The job, written on other lines."""
+    names = {"h": h, "pl": pl, "BIDS": BIDS, "ASKS": ASKS, "__name__": "mine"}
+    exec(before + code, names)
+    return names["build"](**options)
+
+
+def test_the_same_code_on_other_lines_has_the_same_digest():
+    assert built().digest == built("# moved\n\n\n").digest
+    assert built().explain() != built("# moved\n\n\n").explain(), "it was moved indeed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("limit=3", "limit=4"),
+        ('size="1s"', 'size="2s"'),
+        ("factor=2", "factor=3"),
+        ('pl.col("auction") < limit', 'pl.col("auction") <= limit'),
+        ('where=pl.col("vip")', 'where=~pl.col("vip")'),
+        ('h.sum("twice"', 'h.max("twice"'),
+        ("top(2", "top(3"),
+        ('group_by("bidder")', 'group_by("text")'),
+        ('to("pairs")', 'to("both")'),
+        ('"300ms"', '"400ms"'),
+        ('.select("seller", "price")', '.select("seller")'),
+        ('on={"auction": "item"})', 'on={"auction": "item"}, how="left")'),
+        ("* factor", "+ factor"),
+    ],
+)
+def test_other_code_has_another_digest(old, new):
+    assert old in CODE
+    assert built(code=CODE.replace(old, new)).digest != built().digest
+
+
+def test_a_pipeline_runs_in_a_process_that_has_never_seen_it():
+    job = built()
+    asks = pl.DataFrame(schema=ASKS)
+    given = {"bids": cut(bids(), 2, 20), "asks": cut(asks, 1, 20)}
+    script = (
+        "import sys, cloudpickle\n"
+        "from holons.program import canonical\n"
+        "from holons.semantics import run\n"
+        "job, given = cloudpickle.load(sys.stdin.buffer)\n"
+        "sys.stdout.buffer.write(job.digest.encode() + b' ' + canonical(run(job, given)))\n"
+    )
+    sent = cloudpickle.dumps((job, given))
+    told = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True).stdout
+    assert told == job.digest.encode() + b" " + canonical(run_oracle(job, given))
+
+
+def test_explain_has_every_step_and_the_state():
+    text = built().explain()
+    for words in (
+        "to top",
+        "to pairs",
+        "to texts",
+        "source bids (time at)",
+        "source asks",
+        "filter auction < ",
+        "map <lambda>",
+        "Tumbling(1s) by bidder: n = count(), s = sum(twice where",
+        "top 2 by n",
+        "inner join on auction = item, Tumbling(1s)",
+        "partition 0, for all",
+        "each partition, its own part",
+        "each partition, its share of the keys",
+        "MergeMap(Product(n=GCounter, s=",
+        "Ranked(all rows)",
+        "stage 0, replicated",
+        "stage 0, of each partition",
+    ):
+        assert words in text, f"{words!r} is not in\n{text}"
+    assert "rows go straight through" in bid_stream().to("x").explain()
+
+
+def test_the_diagram_is_well_formed_and_has_every_box():
+    odd = bid_stream().filter(pl.col("text") != "<&\"'>\x01\x00")
+    job = h.job(odd.to("rows"), odd.window(h.Tumbling("1s")).aggregate(n=h.count()).to("n"))
+    for flow, boxes in ((job, 5), (built(), 13), (ask_stream().to("x"), 2)):
+        picture = ElementTree.fromstring(flow.diagram())
+        space = {"s": "http://www.w3.org/2000/svg"}
+        steps = [group.find("s:title", space).text for group in picture.findall("s:g", space)]
+        assert len(steps) == boxes
+        assert len(picture.findall("s:path", space)) >= boxes - 1
+        spots = [(rect.get("x"), rect.get("y")) for rect in picture.iter("{http://www.w3.org/2000/svg}rect")]
+        assert len(set(spots)) == boxes, "no box hides another"
+        assert {f"to {channel}" for channel in flow.layout.channels} <= set(steps)
+
+
+def test_describe_is_plain_data():
+    told = built().describe()
+    assert told["name"] == "top"
+    assert told["channels"] == ["top", "pairs", "texts"]
+    assert {one["stream"]: (one["time"], one["disorder"]) for one in told["sources"]} == {
+        "bids": ("at", "300ms"),
+        "asks": ("at", "0s"),
+    }
+    assert [(one["stage"], one["window"]) for one in told["handles"]] == [(0, "Tumbling(1s)")] * 3
+    assert all(one["state"] for one in told["handles"])
