@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holons.cli.bench import bench
+from holons.cli.nexmark import nexmark
 from holons.cli.records import JsonFile, write_records
 from holons.errors import HolonsError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     epilog="Each command has examples of its own: [bold]holons demo --help[/bold]",
 )
 app.add_typer(bench, name="bench")
+app.add_typer(nexmark, name="nexmark")
 log = typer.Typer(no_args_is_help=True, help="Look into the streams below a directory. Nothing is ever written.")
 app.add_typer(log, name="log")
 
@@ -63,6 +65,7 @@ def settings(
       holons bench node              [dim]# speed of nodes over LMDB logs[/dim]
       holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
       holons log ls DIR              [dim]# the streams below a directory[/dim]
+      holons nexmark verify all      [dim]# 22 queries against DuckDB[/dim]
       holons why app.py:job 3000000  [dim]# which rows made this window's value[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
     """
@@ -126,6 +129,10 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Write every channel's rows into files here.")
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="Of those files: parquet or jsonl.")] = "parquet",
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Put those files into folders by this column of times.")
+    ] = None,
+    unit: Annotated[str, typer.Option(help="One folder for each year, month, day, hour or minute.")] = "hour",
     idle: Annotated[
         float | None,
         typer.Option(min=0.0, metavar="SECONDS", help="After this long without rows a partition holds up nobody."),
@@ -159,7 +166,9 @@ def run(
     from holons.cli import run as the_run
 
     records = the_run.main(
-        the_run.Options(job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master)
+        the_run.Options(
+            job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master, by, unit
+        )
     )
     if json_file is not None:
         write_records(records, json_file)

@@ -24,7 +24,7 @@ from holons.engines.watching import Seen, watermark_text
 from holons.errors import BadInput
 from holons.node import Settings, Submitted
 from holons.program import Job
-from holons.streams import FileSink, LmdbLog, load
+from holons.streams import ByTime, FileSink, LmdbLog, load
 from holons.streams import Progress as LoadProgress
 from holons.windows import END
 
@@ -48,6 +48,8 @@ class Options:
     upgrade: bool = False
     engine: str = "spark"
     master: str | None = None
+    by: str | None = None
+    unit: str = "hour"
 
 
 def main(options: Options) -> list[dict[str, object]]:
@@ -73,6 +75,10 @@ def _check(options: Options) -> None:
     check_engine(options.engine, spark=options.master is not None)
     if options.format not in ("parquet", "jsonl"):
         raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
+    if options.by is not None:
+        ByTime(options.by, options.unit)  # type: ignore[arg-type]
+        if options.output is None:
+            raise BadInput("--by without files", hint="--output DIR says where they go")
     if options.output is not None and options.output.exists() and not options.output.is_dir():
         raise BadInput(f"{options.output} is a file", hint="--output names a folder")
     if options.replicas > options.nodes:
@@ -198,7 +204,7 @@ def _tell(
     site: Site, job: Job, version: Submitted, options: Options, *, finished: bool, console: Console
 ) -> list[dict[str, object]]:
     records: list[dict[str, object]] = []
-    declared = [callback.channel for callback in job.layout.callbacks]
+    declared = list(job.layout.channels)
     logs = site.outputs(version.id)
     try:
         for channel in sorted(logs, key=lambda name: (name not in declared, name)):
@@ -207,8 +213,8 @@ def _tell(
             records.append({"job": version.id, "channel": channel, "rows": rows, "finished": finished})
             console.print(_last_rows(channel, log, rows))
             if options.output is not None:
-                sink = FileSink(options.output / version.id, channel, options.format)  # type: ignore[arg-type]
-                sink.drain(log)
+                by = ByTime(options.by, options.unit) if options.by and channel in declared else None  # type: ignore[arg-type]
+                FileSink(options.output / version.id, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
     finally:
         for log in logs.values():
             log.close()

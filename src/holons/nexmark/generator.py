@@ -29,7 +29,8 @@ _AUCTIONS_IN_FLIGHT: Final = 100
 _ACTIVE_PEOPLE: Final = 1000
 _LEAD: Final = 10
 HOT_EVERY: Final = 100
-_SHUFFLE: Final = 953
+SHUFFLE: Final = 953
+"""Groups whose size this divides cannot be shuffled: see `shuffled`."""
 _HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
 _CHANNELS: Final = 10_000
 _BYTES: Final = 100
@@ -94,7 +95,7 @@ def shuffled(numbers: Ids, group: int) -> Ids:
     >>> shuffled(np.arange(6), 5).tolist()
     [0, 3, 1, 4, 2, 5]
     """
-    return numbers // group * group + numbers * _SHUFFLE % group
+    return numbers // group * group + numbers * SHUFFLE % group
 
 
 def event_time_us(ids: Ids, rate: int) -> Ids:

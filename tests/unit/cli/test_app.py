@@ -68,6 +68,9 @@ def test_help_lists_the_commands_and_examples(capsys: pytest.CaptureFixture[str]
     "command",
     [
         ["demo"],
+        ["nexmark", "list"],
+        ["nexmark", "verify"],
+        ["nexmark", "generate"],
         ["run"],
         ["cancel"],
         ["bench", "kernels"],
