@@ -88,6 +88,7 @@ def goes_on(live: LiveInput, driver: Driver) -> None:
     assert live.found() == live.expected()
 
 
+@pytest.mark.slow
 def test_a_driver_is_killed_and_the_next_one_goes_on(live, start):
     driver = start()
     nodes = driver.at_work()

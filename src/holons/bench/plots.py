@@ -56,6 +56,31 @@ def owners(run: Chronicle) -> Any:  # noqa: ANN401
     return figure
 
 
+def bars(cases: Sequence[str], rates: Mapping[str, Sequence[float]]) -> Any:  # noqa: ANN401
+    """Events a second of several systems side by side, on a logarithmic scale."""
+    figure = _figure("Events a second, median", "", "events per second", height=420)
+    for number, (system, values) in enumerate(rates.items()):
+        figure.add_bar(x=list(cases), y=list(values), name=system, marker_color=COLOURS[number])
+    figure.update_layout(barmode="group", showlegend=True, legend=_LEGEND, margin={"b": 90})
+    figure.update_yaxes(type="log")
+    return figure
+
+
+def quantiles(latencies_ms: Mapping[str, Sequence[tuple[float, float]]]) -> Any:  # noqa: ANN401
+    """By system (share of results, latency): the tail of a histogram, stretched as HDR histograms are drawn."""
+    figure = _figure("Latency by percentile", "share of results that are faster", "milliseconds", height=420)
+    ticks = [0.5, 0.9, 0.99, 0.999, 0.9999]
+    for number, (system, points) in enumerate(latencies_ms.items()):
+        x, y = [-np.log10(1 - min(share, 0.99999)) for share, _ in points], [late for _, late in points]
+        figure.add_scatter(
+            x=x, y=y, name=system, mode="lines", line={"color": COLOURS[number], "width": 2, "shape": "hv"}
+        )
+    figure.update_xaxes(tickvals=[-np.log10(1 - one) for one in ticks], ticktext=[f"{100 * one:g} %" for one in ticks])
+    figure.update_layout(showlegend=True, legend=_LEGEND, margin={"b": 90})
+    figure.update_yaxes(type="log")
+    return figure
+
+
 def latency_grid(runs: Mapping[str, Mapping[str, Chronicle]]) -> Any:  # noqa: ANN401
     """The latency curves of several scenarios, one below the other, and side by side in several ways to run them."""
     ways = list(dict.fromkeys(way for row in runs.values() for way in row))

@@ -123,29 +123,93 @@ def recovery(
 
 @bench.command()
 def throughput(
-    events: Annotated[int, typer.Option(min=1_000, help="How many events stock Spark reads in each run.")] = 20_000_000,
-    times: Annotated[int, typer.Option(min=1, help="Holons reads so many times as many: rates are compared.")] = 8,
-    repeat: Annotated[int, typer.Option(min=1, help="How often each of the two runs, taking turns.")] = 5,
+    against: Annotated[
+        str, typer.Option(help="Run Nexmark's queries, against these: spark, flink, or both with a comma.")
+    ] = "",
+    queries: Annotated[str, typer.Option(help="Which of Nexmark's: q0, q1, q2, q4, q5, q7.")] = "",
+    events: Annotated[int | None, typer.Option(min=1_000, help="How many events the others read in each run.")] = None,
+    times: Annotated[
+        int | None, typer.Option(min=1, help="Holons reads so many times as many: rates are compared.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="How often each of them runs, taking turns.")] = 5,
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each in a Spark task.")] = 2,
+    html: Annotated[Path | None, typer.Option(help="With --against: write a page with a plot.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Run three queries on Holons and on stock Structured Streaming, over the same bids.
+    """Run queries on Holons and on others, over the same events: how many a second each takes in.
 
-    Highest bid, average price per category, hot items; both warm, both exactly
-    once, on this machine, each from what it reads best: an LMDB log, Parquet
-    files. All results are checked.
+    As it is: highest bid, average price per category and hot items, on Holons
+    and on stock Structured Streaming. With [bold]--against[/bold]: Nexmark's q0, q1, q2, q4,
+    q5 and q7, also on Flink SQL, which is fetched into an environment of its
+    own. All warm, exactly once, on this machine, one at a time, each from what
+    it reads best: an LMDB log, Parquet files. Our results are checked.
 
     [bold]Examples[/bold]
 
       holons bench throughput
       holons bench throughput --events 2000000 --repeat 3
-      holons bench throughput --json throughput.json
+      holons bench throughput --against spark,flink --html nexmark.html
+      holons bench throughput --against flink --queries q5,q7 --repeat 1
     """
+    progress = sys.stdout.isatty() and str(json_file) != "-"
+    if against or queries:
+        from holons.bench import nexmark as the_nexmark
+
+        records = the_nexmark.run(
+            events or the_nexmark.EVENTS,
+            queries=queries.split(",") if queries else the_nexmark.QUERIES,
+            against=against.split(",") if against else (),
+            times=times or the_nexmark.TIMES,
+            repeat=repeat,
+            nodes=nodes,
+            progress=progress,
+        )
+        if html is not None:
+            the_nexmark.report(records).write(html)
+        tell(records, json_file, the_nexmark.show)
+        return
     from holons.bench import throughput as the_throughput
 
-    progress = sys.stdout.isatty() and str(json_file) != "-"
+    events, times = events or 20_000_000, times or 8
     records = the_throughput.run(events, times=times, repeat=repeat, nodes=nodes, progress=progress)
     tell(records, json_file, the_throughput.show)
+
+
+@bench.command()
+def latency(
+    against: Annotated[str, typer.Option(help="Beside Holons: flink.")] = "",
+    queries: Annotated[str, typer.Option(help="Which of q5 and q7.")] = "q5,q7",
+    rate: Annotated[int, typer.Option(min=100, help="Bids per second.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(min=1, help="How long is measured, after a warm-up of 12 s.")] = 30.0,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each a process.")] = 2,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the histograms.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Run q5 (10 s by 10 ms) and q7 under a steady load: how late are results?
+
+    From the time at which a window's last bid is due until its result is there,
+    whoever was late: no coordinated omission. Exactly once. All windows count.
+
+    [bold]Examples[/bold]
+
+      holons bench latency
+      holons bench latency --against flink --html latency.html
+      holons bench latency --queries q7 --rate 200000 --seconds 10
+    """
+    from holons.bench import latency as the_latency
+
+    progress = sys.stdout.isatty() and str(json_file) != "-"
+    found = the_latency.run(
+        rate,
+        seconds=seconds,
+        queries=queries.split(","),
+        against=against.split(",") if against else (),
+        nodes=nodes,
+        progress=progress,
+    )
+    if html is not None:
+        the_latency.report(found, rate).write(html)
+    tell(the_latency.records(found), json_file, the_latency.show)
 
 
 @bench.command()

@@ -18,7 +18,7 @@ def lengths(directory, batches: list[int], sizes: list[int]) -> list[list[int]]:
             log.append(0, pa.record_batch({"n": np.arange(rows)}))
         while at < end:
             size = sizes[min(len(taken), len(sizes) - 1)]
-            chunks = _aligned(log.read(0, at, size), size)
+            chunks = _aligned(log.read(0, at, size))
             taken.append([chunk.length for chunk in chunks])
             at += sum(taken[-1])
     return taken
@@ -32,6 +32,8 @@ def test_reads_that_grew_fall_into_step(tmp_path):
 def test_a_read_takes_as_many_whole_values_as_it_may(tmp_path):
     assert lengths(tmp_path, [100, 90] * 3, [200]) == [[100, 90]] * 3
     assert lengths(tmp_path / "other", [100] * 4, [200]) == [[100, 100]] * 2
+    assert lengths(tmp_path / "exactly", [110, 90] * 3, [200]) == [[110, 90]] * 3
+    assert lengths(tmp_path / "across", [110, 90] * 3, [60, 200]) == [[60], [50, 90], [110, 90], [110, 90]]
 
 
 @pytest.mark.parametrize("size", [1, 7, 40, 1000])

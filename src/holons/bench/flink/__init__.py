@@ -1,0 +1,10 @@
+"""Apache Flink: what Holons is compared with, in a process and a virtual environment of its own.
+
+Nothing here imports Flink: `Flink` starts `job.py` with the Python of that environment and talks with it in lines of JSON.
+"""
+
+from holons.bench.flink.environment import VERSION, Environment, environment
+from holons.bench.flink.queries import QUERIES, Query
+from holons.bench.flink.system import Flink, Measured, by_window
+
+__all__ = ["QUERIES", "VERSION", "Environment", "Flink", "Measured", "Query", "by_window", "environment"]

@@ -1,0 +1,164 @@
+"""How late results are under a steady load: Nexmark's q5 and q7 as pipelines, on Holons and on Flink SQL.
+
+Bids are due at fixed times, whatever the systems do, and a window's latency is from the time at which its last bid is due
+until its result is there: nothing is left out because something was late (no coordinated omission). Exactly-once is on
+for both. Holons' result is there when a reader of its output log has it, so committed; Flink's when it reaches the
+sink, before the commit, which comes with the next checkpoint.
+
+q5 counts bids by auction in windows of 10 s that slide by 10 ms, over 10,000 auctions; q7 is the highest bid of each 100 ms
+(of 10 s there would be too few). Quantiles are exact: each is the latency of a window, not the edge of a bucket.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import holons as h
+from holons.bench import live
+from holons.bench.flink import Flink
+from holons.bench.kernels import Record
+from holons.bench.latencies import quantile
+from holons.bench.plots import quantiles
+from holons.bench.report import Report
+from holons.errors import BadInput, InvariantBroken
+from holons.nexmark import PacedBids
+
+QUERIES: Final = ("q5", "q7")
+OTHERS: Final = ("flink",)
+AUCTIONS: Final = 10_000
+SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
+_STREAM: Final = "bids"
+_LENGTH_MS: Final = {"q5": 10_000, "q7": 100}
+_EVERY_MS: Final = {"q5": 10, "q7": 100}
+_PERIOD_US: Final = 5_000
+_WARM_UP_S: Final = 12.0
+"""Until q5's windows are full, and everything has been run often."""
+
+Latencies = dict[str, dict[str, np.ndarray]]
+"""By query and system, in milliseconds."""
+
+
+def job(query: str) -> h.Job:
+    """The pipeline, whose results say which window they are of, in microseconds; by its end, less a step."""
+    bids = h.source(_STREAM, ts="date_time")
+    every_us = _EVERY_MS[query] * 1_000
+    window = (pl.col("window_end").dt.epoch("us") - every_us).alias("window")
+    if query == "q7":
+        best = bids.window(h.Tumbling(f"{every_us}us")).aggregate(
+            best=h.top(1, by="price", columns=["auction", "price"])
+        )
+        row = pl.col("best").list.first().struct
+        return best.select(window, row.field("auction"), row.field("price")).to(live.CHANNEL)
+    few = bids.select(auction=pl.col("auction") % AUCTIONS)
+    windows = few.window(h.Sliding(f"{_LENGTH_MS[query]}ms", every=f"{every_us}us")).group_by("auction")
+    return windows.aggregate(bids=h.count()).top(1, by="bids").select(window, "auction", "bids").to(live.CHANNEL)
+
+
+def run(
+    rate_per_s: int = 1_000_000,
+    *,
+    seconds: float = 30.0,
+    queries: Sequence[str] = QUERIES,
+    against: Sequence[str] = (),
+    nodes: int = 2,
+    partitions: int = 2,
+    progress: bool = False,
+) -> Latencies:
+    """Measures each query on each system for so many seconds, after a warm-up."""
+    for name in queries:
+        if name not in QUERIES:
+            raise BadInput(f"the latency of {name} is not measured", hint=f"one of: {', '.join(QUERIES)}")
+    for name in against:
+        if name not in OTHERS:
+            raise BadInput(f"no latency of {name!r} to compare with", hint=f"one of: {', '.join(OTHERS)}")
+    found: Latencies = {}
+    with Progress(disable=not progress, transient=True) as bar:
+        task = bar.add_task("latency", total=len(queries) * (1 + len(against)))
+        for name in queries:
+            bar.update(task, description=f"{name} on holons")
+            found[name] = {"holons": _holons(name, rate_per_s, seconds, nodes, partitions)}
+            bar.advance(task)
+            if "flink" in against:
+                bar.update(task, description=f"{name} on flink")
+                found[name]["flink"] = _flink(name, rate_per_s, seconds)
+                bar.advance(task)
+    return found
+
+
+def _holons(query: str, rate_per_s: int, seconds: float, nodes: int, partitions: int) -> np.ndarray:
+    every_us = _EVERY_MS[query] * 1_000
+    load = PacedBids(rate_per_s, partitions, seconds + _WARM_UP_S, every_us, _PERIOD_US)
+    run = live.run(job(query), load, live.Setting(nodes))
+    if [row["window"] for row in run.rows] != [number * every_us for number in range(load.windows)]:
+        raise InvariantBroken(f"{query}: {len(run.rows)} of {load.windows} windows came out, or not in order")
+    return 1e3 * run.late_s[run.since(_WARM_UP_S)]
+
+
+def _flink(query: str, rate_per_s: int, seconds: float) -> np.ndarray:
+    with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Flink(Path(folder), collector="G1") as flink:
+        told = flink.latencies(
+            query, rate_per_s, seconds + _WARM_UP_S, length_ms=_LENGTH_MS[query], every_ms=_EVERY_MS[query]
+        )
+    ends, emitted = np.array(told, dtype=np.int64).reshape(-1, 2).T
+    if not len(ends):
+        raise InvariantBroken(f"{query}: Flink put nothing out in time", hint="a lower rate")
+    warm = ends >= ends[0] + round(_WARM_UP_S * 1e6)
+    return (emitted - ends)[warm] / 1e3
+
+
+def records(found: Latencies) -> list[Record]:
+    """All figures."""
+
+    def record(query: str, system: str, metric: str, value: float, unit: str) -> Record:
+        return Record(bench="latency", case=query, system=system, metric=metric, value=value, unit=unit)
+
+    told: list[Record] = []
+    for query, systems in found.items():
+        for system, late_ms in systems.items():
+            told += [record(query, system, name, quantile(late_ms, share), "ms") for name, share in SHARES.items()]
+            told.append(record(query, system, "max", float(late_ms.max()), "ms"))
+            told.append(record(query, system, "windows", len(late_ms), "windows"))
+    return told
+
+
+def show(told: Sequence[Record], console: Console | None = None) -> None:
+    """Prints a table, one line for each query and system."""
+    table = Table(
+        title="From the time at which a window's last bid is due to its result: milliseconds", title_justify="left"
+    )
+    names = [*SHARES, "max", "windows"]
+    for heading in ("query", "system"):
+        table.add_column(heading)
+    for heading in names:
+        table.add_column(heading, justify="right", no_wrap=True)
+    lines: dict[tuple[str, str], dict[str, float]] = {}
+    for one in told:
+        lines.setdefault((one["case"], one["system"]), {})[one["metric"]] = one["value"]
+    for (query, system), figures in lines.items():
+        table.add_row(query, system, *(f"{figures[name]:,.{0 if name == 'windows' else 1}f}" for name in names))
+    (console or Console()).print(table)
+
+
+def report(found: Latencies, rate_per_s: int) -> Report:
+    """A page with the histograms, as curves over the percentiles."""
+    page = Report("How late results are")
+    page.text(f"{rate_per_s:,} bids a second, exactly once, from the time at which a window's last bid is due.")
+    for query, systems in found.items():
+        page.heading(f"{query}: {_LENGTH_MS[query]:,} ms every {_EVERY_MS[query]:,} ms")
+        page.figure(quantiles({system: _curve(late_ms) for system, late_ms in systems.items()}))
+    rows = [[one["case"], one["system"], one["metric"], f"{one['value']:,.1f} {one['unit']}"] for one in records(found)]
+    page.table(["query", "system", "figure", "value"], rows)
+    return page
+
+
+def _curve(late_ms: np.ndarray) -> list[tuple[float, float]]:
+    return [(number / len(late_ms), late) for number, late in enumerate(np.sort(late_ms).tolist())]

@@ -1,0 +1,292 @@
+"""Nexmark's queries on Holons, on stock Structured Streaming and on Flink SQL: the same events, each system by itself.
+
+Holons runs as nodes in Spark tasks, exactly once, from an LMDB log; the others read the same events from Parquet files,
+which they read best. Each is warm: it has run the very query before. The systems take turns, and nothing of one runs
+while another is measured. Rates are compared: Holons gets `times` as many of the events.
+
+What is measured: Holons and Spark from submitting the query until everything is out; Flink by its own clock, from the
+moment at which all its tasks run until the job has ended, so without planning and deploying. q0 to q2 make their rows and
+throw them away, as Flink's and Spark's own sinks for that purpose do; the others put theirs out. Before anything is
+measured, Holons' answers over the smaller load are compared with DuckDB's. A query counts the rows of the streams it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import holons as h
+from holons.bench.flink import Flink
+from holons.bench.flink.files import write_nexmark
+from holons.bench.kernels import Record
+from holons.bench.plots import bars
+from holons.bench.report import Report
+from holons.bench.stock.nexmark import StockNexmark
+from holons.bench.stock.queries import tuned
+from holons.bench.throughput import Stopwatch
+from holons.engines.driver import Driver, check_stopped
+from holons.engines.site import Site
+from holons.engines.spark.nodes import SparkNodes
+from holons.engines.spark.session import session
+from holons.errors import BadInput, HolonsError, InvariantBroken
+from holons.nexmark import Load, answer
+from holons.nexmark.queries import query as pipeline
+from holons.streams import LmdbLog
+from holons.windows import END
+
+QUERIES: Final = ("q0", "q1", "q2", "q4", "q5", "q7")
+OTHERS: Final = ("spark", "flink")
+RATE: Final = 1_000_000
+EVENTS: Final = 4_000_000
+TIMES: Final = 4
+_PARAMETERS: Final[Mapping[str, Mapping[str, int]]] = {"q5": {"size_us": 10_000_000, "every_us": 1_000_000}}
+_DISCARDED: Final = ("q0", "q1", "q2")
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "q0": ("auction", "bidder", "price", "date_time", "extra"),
+    "q1": ("auction", "bidder", "price", "date_time", "extra"),
+}
+_PATIENCE_S: Final = 600.0
+_LOOK_S: Final = 0.002
+_DRIVER_MEMORY: Final = "4g"
+
+
+@dataclass
+class _Bench:
+    """Everything that is needed for a run, in one directory."""
+
+    at: Path
+    few: Load
+    many: Load
+    nodes: int
+    repeat: int
+    records: list[Record] = field(default_factory=list)
+
+    def write(self) -> None:
+        """Lays the events out for each system."""
+        for load, name in ((self.few, "few"), (self.many, "many")):
+            for stream in ("auctions", "bids"):
+                with LmdbLog(self.at / name / "input", stream, load.partitions, "producer#1") as log:
+                    for partition in range(load.partitions):
+                        for batch in load.batches(stream, partition, 100_000):
+                            log.append(partition, batch)
+                        log.mark(partition, END.ts)
+        cores, few = os.cpu_count() or 1, self.few
+        write_nexmark(self.at / "parquet", few.events, rate=few.rate, readers=cores, seed=few.seed)
+        self._beyond()
+
+    def _beyond(self) -> None:
+        """For Spark: the same files, and behind them a row far beyond, which moves its watermark past the last window."""
+        for table in ("bid", "auction"):
+            folder = self.at / "spark" / table
+            folder.mkdir(parents=True)
+            files = sorted((self.at / "parquet" / table).glob("*.parquet"))
+            for file in files:
+                (folder / file.name).symlink_to(file)
+            one = pq.read_table(files[0]).slice(0, 1)
+            ahead = pa.array([3_600_000_000 + 10 * self.few.events * 1_000_000 // self.few.rate])
+            for time_column in ("date_time", "expires"):
+                if time_column in one.column_names:
+                    one = one.set_column(one.column_names.index(time_column), time_column, ahead)
+            pq.write_table(one, folder / "zz-beyond.parquet")
+
+    def rows(self, load: Load, name: str) -> int:
+        """How many rows a query reads."""
+        return sum(load.count(given.stream) for given in _job(name).inputs)
+
+    def check(self, name: str) -> None:
+        """Compares what Holons gives for the smaller load with DuckDB's answer."""
+        tables = {stream: self.few.table(stream) for stream in ("auctions", "bids")}
+        expected = pl.DataFrame(answer(name, tables, **_PARAMETERS.get(name, {})))
+        job = pipeline(name, rate=RATE, **_PARAMETERS.get(name, {}))
+        streams = {
+            given.stream: [list(self.few.batches(given.stream, number)) for number in range(self.few.partitions)]
+            for given in job.inputs
+        }
+        found = h.run(job, streams, engine="embedded").wait().results().to_polars(name).drop("partition")
+        if not found.sort(found.columns).equals(expected.select(found.columns).sort(found.columns)):
+            raise InvariantBroken(f"{name}: Holons and DuckDB disagree on {self.few.events:,} events")
+
+
+def run(
+    events: int = EVENTS,
+    *,
+    queries: Sequence[str] = QUERIES,
+    against: Sequence[str] = OTHERS,
+    times: int = TIMES,
+    repeat: int = 5,
+    nodes: int = 2,
+    partitions: int = 4,
+    progress: bool = False,
+) -> list[Record]:
+    """Measures queries on Holons and on others: those over `events`, Holons over `times` as many."""
+    for name in queries:
+        if name not in QUERIES:
+            raise BadInput(f"{name} is not measured", hint=f"one of: {', '.join(QUERIES)}")
+    for name in against:
+        if name not in OTHERS:
+            raise BadInput(f"no system {name!r} to compare with", hint=f"one of: {', '.join(OTHERS)}")
+    os.environ.setdefault("SPARK_DRIVER_MEMORY", _DRIVER_MEMORY)  # for a JVM that is still to come
+    few = Load(events, partitions=partitions, rate=RATE)
+    many = Load(events * times, partitions=partitions, rate=RATE)
+    with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Progress(disable=not progress) as bar:
+        bench = _Bench(Path(folder), few, many, nodes, repeat)
+        task = bar.add_task("writing events", total=None)
+        bench.write()
+        spark = session(nodes)
+        stock = StockNexmark(tuned(spark, os.cpu_count() or 1), bench.at / "spark")
+        bar.update(task, total=len(queries) * repeat)
+        for name in queries:
+            bar.update(task, description=name)
+            bench.check(name)
+            watches = {"holons": Stopwatch(bench.rows(many, name))}
+            watches |= {system: Stopwatch(bench.rows(few, name)) for system in against}
+            _ = "spark" in against and stock.run(name, lambda work: work())
+            for number in range(repeat):
+                if "spark" in against:
+                    stock.run(name, watches["spark"].time)
+                if "flink" in against:
+                    _flink(bench, name, watches["flink"])
+                _holons(bench, name, number, spark, watches["holons"])
+                bar.advance(task)
+            bench.records += _records(name, watches)
+    return bench.records
+
+
+def _flink(bench: _Bench, name: str, watch: Stopwatch) -> None:
+    """One run of Flink, warm, in a JVM that lives no longer than that."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=bench.at)))
+        flink = stack.enter_context(Flink(directory))
+        (measured,) = flink.run("q7 ranked" if name == "q7" else name, bench.at / "parquet")
+    watch.wall_s.append(measured.wall_s)
+    if measured.cpu_s is not None:
+        watch.cpu_s.append(measured.cpu_s)
+
+
+def _holons(bench: _Bench, name: str, number: int, spark: object, watch: Stopwatch) -> None:
+    """One run of Holons on fresh nodes, which have run the same query over the smaller load before."""
+    (bench.at / f"{name}-{number}").mkdir()
+    (bench.at / f"{name}-{number}" / "input").symlink_to(bench.at / "many" / "input")
+    with SparkNodes(Site(bench.at / f"{name}-{number}"), nodes=bench.nodes, spark=spark) as running:  # type: ignore[arg-type]
+        job = _job(name)
+        _to_end(running, h.job(job, name="warm-up"), start=bench.nodes)
+        running.cancel("warm-up")
+        watch.time(lambda: _to_end(running, job))
+
+
+def _job(name: str) -> h.Job:
+    flow = pipeline(name, rate=RATE, **_PARAMETERS.get(name, {}))
+    return flow.discarding(_COLUMNS.get(name)) if name in _DISCARDED else flow
+
+
+def _to_end(running: Driver, job: h.Job, start: int = 0) -> None:
+    """Submits a job, and waits until everything is out."""
+    version = running.submit(job)
+    for _ in range(start):
+        running.start()
+    until_s = time.perf_counter() + _PATIENCE_S
+    while not running.wait(_LOOK_S):
+        check_stopped(running.stopped().get(version.id))
+        if time.perf_counter() > until_s:
+            raise HolonsError(f"{job.name}: no end in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")
+
+
+def show(records: Sequence[Record], console: Console | None = None) -> None:
+    """Prints a table, one line for each query."""
+    systems = list(dict.fromkeys(one["system"] for one in records))
+    table = Table(
+        title="Nexmark: million events a second, median; how many times as fast",
+        title_justify="left",
+        caption="All on this machine, one at a time, warm, exactly once. Holons reads its own log, the others Parquet.\n"
+        "least: our worst run and their best; most: our best and their worst; core: per second of processor time",
+        caption_justify="left",
+    )
+    table.add_column("query")
+    for heading in systems:
+        table.add_column(heading, justify="right", no_wrap=True)
+    others = [system for system in systems if system != "holons"]
+    for system in others:
+        for heading in (f"x {system}", "least", "most", "core"):
+            table.add_column(heading, justify="right", no_wrap=True)
+    by_case: dict[str, dict[tuple[str, str], float]] = {}
+    for one in records:
+        by_case.setdefault(one["case"], {})[one["system"], one["metric"]] = one["value"]
+    for case, figures in by_case.items():
+        rates = [f"{figures[system, 'rate_median'] / 1e6:.2f}" for system in systems]
+        ratios = [
+            figures.get(("holons", f"{metric}_{system}"))
+            for system in others
+            for metric in ("ratio", "ratio_least", "ratio_most", "ratio_core")
+        ]
+        table.add_row(case, *rates, *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios))
+    (console or Console()).print(table)
+
+
+def report(records: Sequence[Record]) -> Report:
+    """A page with all figures, and the rates side by side."""
+    page = Report("Nexmark: how much each takes in")
+    page.text(
+        "The same events on one machine, one system at a time, warm, exactly once. Holons reads its own log, the others "
+        "Parquet files. Flink's time is its own, from the moment at which all tasks run; the others' begins with the query."
+    )
+    systems = list(dict.fromkeys(one["system"] for one in records))
+    cases = list(dict.fromkeys(one["case"] for one in records))
+    figures = {(one["case"], one["system"], one["metric"]): one["value"] for one in records}
+    page.figure(bars(cases, {system: [figures[case, system, "rate_median"] for case in cases] for system in systems}))
+    others = [system for system in systems if system != "holons"]
+    rows = [
+        [
+            case,
+            *(f"{figures[case, system, 'rate_median'] / 1e6:.2f}" for system in systems),
+            *(f"{figures[case, 'holons', f'ratio_{system}']:.1f}" for system in others),
+        ]
+        for case in cases
+    ]
+    heads = [*(f"{system}, M/s" for system in systems), *(f"times {system}" for system in others)]
+    page.table(["query", *heads], rows, "medians")
+    return page
+
+
+def _records(case: str, watches: Mapping[str, Stopwatch]) -> list[Record]:
+    def record(system: str, metric: str, value: float, unit: str) -> Record:
+        return Record(bench="nexmark", case=case, system=system, metric=metric, value=value, unit=unit)
+
+    def rates(watch: Stopwatch, pick: Callable[[Sequence[float]], float]) -> float:
+        return watch.events / pick(watch.wall_s)
+
+    records: list[Record] = []
+    ours = watches["holons"]
+    for system, watch in watches.items():
+        told: dict[str, Callable[[Sequence[float]], float]] = {
+            "rate": min,
+            "rate_median": statistics.median,
+            "rate_worst": max,
+        }
+        records += [record(system, metric, rates(watch, pick), "events/s") for metric, pick in told.items()]
+        records.append(record(system, "events", watch.events, "events"))
+        if system == "holons":
+            continue
+        ratios = {
+            "ratio": rates(ours, statistics.median) / rates(watch, statistics.median),
+            "ratio_least": rates(ours, max) / rates(watch, min),
+            "ratio_most": rates(ours, min) / rates(watch, max),
+        }
+        if ours.cpu_s and watch.cpu_s:
+            each = [one.events / statistics.median(one.cpu_s) for one in (ours, watch)]
+            ratios["ratio_core"] = each[0] / each[1]
+        records += [record("holons", f"{metric}_{system}", ratio, f"x {system}") for metric, ratio in ratios.items()]
+    return records

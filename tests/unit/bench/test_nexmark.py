@@ -1,0 +1,57 @@
+"""Nexmark side by side: the queries of each system run, and ours are compared with DuckDB's before anything is measured."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from holons.bench import nexmark
+from holons.bench.kernels import Record
+from holons.bench.throughput import Stopwatch
+from holons.errors import BadInput, InvariantBroken
+from holons.nexmark import Load
+
+LOAD = Load(5_000, partitions=2, rate=nexmark.RATE)
+
+
+def bench(tmp_path):
+    return nexmark._Bench(tmp_path, LOAD, LOAD, nodes=2, repeat=1)
+
+
+@pytest.mark.parametrize("query", nexmark.QUERIES)
+def test_answers_are_checked(query, tmp_path, monkeypatch):
+    bench(tmp_path).check(query)
+    right = nexmark.answer
+    monkeypatch.setattr(nexmark, "answer", lambda *given, **parameters: right(*given, **parameters).slice(1))
+    with pytest.raises(InvariantBroken, match=query):
+        bench(tmp_path).check(query)
+
+
+def test_what_is_not_measured_is_told():
+    with pytest.raises(BadInput, match="q3"):
+        nexmark.run(1_000, queries=["q3"])
+    with pytest.raises(BadInput, match="storm"):
+        nexmark.run(1_000, against=["storm"])
+
+
+def test_rates_are_compared_by_medians_and_by_the_worst():
+    ours, theirs = Stopwatch(1_000, [1.0, 2.0, 4.0], [2.0]), Stopwatch(100, [1.0, 1.0, 2.0], [1.0])
+    records = nexmark._records("q7", {"holons": ours, "flink": theirs})
+    told = {record["metric"]: record["value"] for record in records if record["system"] == "holons"}
+    assert (told["rate"], told["rate_median"], told["rate_worst"]) == (1_000, 500, 250)
+    assert (told["ratio_flink"], told["ratio_least_flink"], told["ratio_most_flink"]) == (5, 2.5, 20)
+    assert told["ratio_core_flink"] == 5
+    out = io.StringIO()
+    nexmark.show(records, Console(file=out, width=200))
+    assert "x flink" in out.getvalue()
+    assert "5.0" in out.getvalue()
+    assert "times flink" in nexmark.report(records).html()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_queries_run_on_holons_and_on_stock_spark():
+    records = nexmark.run(20_000, against=["spark"], times=1, repeat=1, partitions=2)
+    assert {record["case"] for record in records} == set(nexmark.QUERIES)
+    assert {record["system"] for record in records} == {"holons", "spark"}
+    assert all(set(record) == set(Record.__annotations__) and record["value"] > 0 for record in records)
