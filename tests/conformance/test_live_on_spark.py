@@ -39,6 +39,7 @@ def rows_in(site: Site, load: PacedBids) -> list[list[dict]]:
         ]
 
 
+@pytest.mark.slow
 def test_without_pace_everything_is_written_at_once(tmp_path):
     site, load = Site(tmp_path), PacedBids(20_000, 3, 100.0, period_us=1_000_000)
     site.create("bids", load.partitions)

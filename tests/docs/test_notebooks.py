@@ -15,6 +15,7 @@ NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 TIMEOUT_S = 300
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch):

@@ -61,10 +61,10 @@ def fed(monkeypatch):
         data = codec.encode(content)
         assert seen.setdefault((self.partition, offset), data) == data, f"two owners differ at {offset}"
 
-    def feeding(self, batch, offset):
+    def feeding(self, batch, offset, *whole):
         for place, row in enumerate(batch.to_pylist(), start=offset):
             take(self, place, row)
-        feed(self, batch, offset)
+        feed(self, batch, offset, *whole)
 
     def marking(self, ts, offset):
         take(self, offset, ("mark", ts))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.algebra.rows_by_hand import folded, read, rows_at
 
 from holons.algebra import Groups, MergeMap, Origin, Ranked, Rows, rows_of
+from holons.algebra.ranked import TIME
 from holons.errors import BadElement, BadProgram
 
 SCORES = st.one_of(
@@ -130,4 +131,5 @@ def test_nothing_is_empty_columns():
     assert {name: part.tolist() for name, part in Ranked(("a", "b")).value(Ranked(("a", "b")).zero(1)).items()} == {
         "a": [],
         "b": [],
+        TIME: [],
     }

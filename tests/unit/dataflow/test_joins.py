@@ -71,13 +71,13 @@ def test_on_several_columns_and_null_is_equal_to_nothing():
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("1s", "0s"), ("0s", "700ms"), ("2500ms", "1s"), ("0s", "0s"), ("1h", "1h"), ("300ms", "3s")]
+    ("before", "after"), [("1s", "0s"), ("0s", "700ms"), ("2500ms", "1s"), ("0s", "0s"), ("1m", "1m"), ("300ms", "3s")]
 )
 @pytest.mark.parametrize("every", ["1s", "250ms"])
 def test_rows_that_are_close_in_time(before, after, every):
     job = LEFT.join(RIGHT, on={"auction": "item"}, before=before, after=after, every=every).to("out")
-    units = {"0s": 0, "300ms": 300, "700ms": 700, "1s": 1000, "2500ms": 2500, "3s": 3000, "1h": 3_600_000}
-    if before == "1h" and every == "250ms":
+    units = {"0s": 0, "300ms": 300, "700ms": 700, "1s": 1000, "2500ms": 2500, "3s": 3000, "1m": 60_000}
+    if before == "1m" and every == "250ms":
         job = LEFT.join(RIGHT, on={"auction": "item"}, before=before, after=after, every="10s").to("out")
     expected = sql(
         f"""select b."at", b.auction, b.bidder, b.price, a.seller, a."limit", a."at" as asked
