@@ -62,6 +62,21 @@ def test_a_node_leaves_though_there_are_only_as_many_as_copies():
     assert nodes[0].left
 
 
+@pytest.mark.parametrize("alone_s", [0.1, 3.0])
+@pytest.mark.parametrize("copies", [2, 3])
+def test_copies_of_a_partition_are_on_distinct_nodes_though_the_first_one_comes_alone(alone_s, copies):
+    cluster = Cluster({}, dataclasses.replace(SETTINGS, replicas=copies, residence_s=0.5))
+    cluster.world.inputs["bids"] = MemoryLog(10)
+    cluster.add(h.job(HighestBid(), "bids", name="highest"))
+    nodes = [cluster.start(0)]
+    cluster.run(alone_s)
+    nodes += [cluster.start(number) for number in range(1, 5)]
+    cluster.run(8.0)
+    shares = [sorted(tasklets(node, "highest")) for node in nodes]
+    assert all(sum(partition in share for share in shares) == copies for partition in range(10)), shares
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1, shares
+
+
 def test_the_last_node_may_leave():
     flood = Flood(2, SETTINGS)
     only = flood.cluster.start(0)

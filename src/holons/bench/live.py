@@ -22,12 +22,12 @@ import numpy as np
 
 from holons.bench.chronicle import Chronicle, Deed, Happened, Heard
 from holons.clock import SystemClock
-from holons.engines.driver import Driver, check_stopped
+from holons.engines.driver import Driver, base_name, check_stopped
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.embedded.producers import ProcessProducers
 from holons.engines.producers import Feed, Producers
 from holons.engines.site import Site
-from holons.engines.watching import Seen
+from holons.engines.watching import Seen, node_text
 from holons.errors import HolonsError, NodesSilent
 from holons.node import Settings, Submitted, decode_beat
 from holons.program import Job
@@ -108,9 +108,10 @@ def run(
         site.create(stream, load.partitions)
         with _driven(site, setting) as driver, _producers(site, stream, load, setting) as producers:
             version = driver.submit(job)
-            names = [driver.start() for _ in range(setting.nodes)]
+            for _ in range(setting.nodes):
+                driver.start()
             beats = _Beats(site.shared("beats", "chronicle#1"))
-            _wait_until_spread(beats, names, load.partitions * setting.settings.replicas)
+            names = _wait_until_spread(driver, version, beats, load.partitions * setting.settings.replicas)
             start_s = producers.begin()
             script = _Script(driver, names, beats, faults, start_s)
             with _output(site, version, load) as output, script.followed():
@@ -186,19 +187,28 @@ class _Beats:
         return sum(self._offsets.values())
 
 
-def _wait_until_spread(beats: _Beats, names: Sequence[str], slots: int) -> None:
-    """Waits until every node runs its part: what is measured is the steady state."""
-    clock = SystemClock()
-    until_s = clock.now_s() + _UP_S
-    while clock.now_s() < until_s:
+def _wait_until_spread(driver: Driver, version: Submitted, beats: _Beats, slots: int) -> list[str]:
+    """Waits until every node runs its part, since what is measured is the steady state; returns their names.
+
+    A node that dies meanwhile is replaced, and one that Spark runs again counts by its new name.
+    """
+    clock = driver.clock
+    until_s, replaced_s = clock.now_s() + _UP_S, clock.now_s()
+    while (now_s := clock.now_s()) < until_s:
         beats.listen()
-        newest = {one.node: len(one.partitions) for one in beats.heard}
-        loads = [newest.get(name, -slots) for name in names]
-        if sum(loads) == slots and max(loads) - min(loads) <= 1:
-            return
+        there = {name: len(running) for name, running in driver.watcher.look(version.id).nodes.items()}
+        shares = list(there.values())
+        if len(there) == len(driver.running) and sum(shares) == slots and max(shares) - min(shares) <= 1:
+            return sorted(there)
+        if now_s - replaced_s >= _REPLACE_S:
+            replaced_s = now_s
+            check_stopped(driver.stopped().get(version.id))
+            driver.replace_the_dead()
         clock.sleep_s(_LISTEN_S)
+    told = ", ".join(f"{node_text(name)} runs {share}" for name, share in sorted(there.items()))
     raise NodesSilent(
-        f"{len(set(names) & set(beats.pids))} of {len(names)} nodes came up and shared the partitions in {_UP_S:.0f} s",
+        f"{len(driver.running)} nodes did not share {slots} places within {_UP_S:.0f} s: {told or 'none is heard'}; "
+        f"{driver.deaths} died",
         hint="is the machine too busy?",
     )
 
@@ -272,7 +282,7 @@ class _Script:
 
     def _remove(self, name: str) -> None:
         """No goodbye, and Spark must not bring it back."""
-        self._driver.running.pop(name).kill()
+        self._driver.running.pop(base_name(name)).kill()
         self._signal(name, signal.SIGKILL, "killed")
 
     def _signal(self, name: str, number: signal.Signals, what: Deed) -> None:

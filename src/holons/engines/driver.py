@@ -173,7 +173,7 @@ class Driver(ABC):
         Its word is enough, since it has that of all who run something; so a node that hangs holds nobody up.
         """
         self._relay.relay()
-        return any(_base(name) in self.running for name in self.watcher.settled(len(self._versions)))
+        return any(base_name(name) in self.running for name in self.watcher.settled(len(self._versions)))
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until everything is out; False if that takes too long."""
@@ -281,13 +281,13 @@ def _obey(orders: Orders, node: Node) -> bool:
                 node.add_job(order.version.id, order.job(), order.version.cuts)
             except Exception as error:  # noqa: BLE001 - importing a user's module may raise anything
                 node.refuse(order.version.id, error)
-        elif order.node == _base(node.name) and order.what == "leave":
+        elif order.node == base_name(node.name) and order.what == "leave":
             node.leave()
-        elif order.node == _base(node.name):
+        elif order.node == base_name(node.name):
             return True
     return False
 
 
-def _base(name: str) -> str:
+def base_name(name: str) -> str:
     """A node's name as its driver knows it: whoever runs it again adds a number."""
     return name.partition(".")[0]

@@ -332,7 +332,7 @@ class Node:
 
     def _claim_if_vacant(self, slot: Slot, live: list[str]) -> None:
         owner = self.ownership.owner(slot)
-        if owner is not None and self.membership.alive(owner.node) and not self._neglected(slot, owner.node):
+        if owner is not None and not self._vacated(slot, owner.node):
             self._vacant_since_s.pop(slot, None)
             return
         job, partition, number = slot
@@ -347,6 +347,15 @@ class Node:
             return
         if not self._poisoned(job, partition):
             self._write_claim(slot, 0 if owner is None else owner.epoch + 1)
+
+    def _vacated(self, slot: Slot, owner: str) -> bool:
+        """Whether a slot is there to be claimed: its owner is dead, neglects it, or has another one of the partition."""
+        job, partition, number = slot
+        return (
+            not self.membership.alive(owner)
+            or self._neglected(slot, owner)
+            or any(self._slot_owner(job, partition, lower) == owner for lower in range(number))
+        )
 
     def _write_claim(self, slot: Slot, epoch: int) -> None:
         job, partition, number = slot

@@ -13,7 +13,7 @@ from holons.algebra import Aggregate as Crdt
 from holons.algebra import GCounter, IntArray, Keyed, MergeMap, Product, Ranked
 from holons.algebra.hashing import hash64
 from holons.algebra.ranked import TIME
-from holons.errors import BadInput, BadProgram
+from holons.errors import BadElement, BadInput, BadProgram
 from holons.program.dataflow.columns import packed, packed_names, restored, unpacked
 from holons.program.dataflow.history import History
 from holons.program.dataflow.lines import written_at
@@ -167,6 +167,8 @@ class Pipeline(Program):
         with written_at(node.line, node):
             measures = {field: measure.checked(frame, node.before.schema) for field, measure in node.measures}
             handle: WindowedHandle[Any] = getattr(self, name)
+            if node.before.schema is None:
+                _check_keys(frame, node.keys)
             if isinstance(node.window, Session):
                 handle.insert(measures, ts, key=frame[node.keys[0]] if node.keys else _constant(frame))
                 return
@@ -388,6 +390,17 @@ def _key(frame: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
     return frame.select(
         pl.when(known).then(pl.struct(_plain_key(name, frame) for name in names).struct.json_encode())
     ).to_series()
+
+
+def _check_keys(frame: pl.DataFrame, names: tuple[str, ...]) -> None:
+    """Without a schema, nobody could tell later what these numbers were."""
+    for name in names:
+        dtype = frame[name].dtype
+        if dtype.is_temporal() or (dtype == pl.Boolean and len(names) == 1):
+            raise BadElement(
+                f"the key {name!r} is {dtype}, and would come back as a number",
+                hint="give the source a schema: h.source(..., schema={...})",
+            )
 
 
 def _plain_key(name: str, frame: pl.DataFrame) -> pl.Expr:
