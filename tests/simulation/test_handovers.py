@@ -77,6 +77,20 @@ def test_copies_of_a_partition_are_on_distinct_nodes_though_the_first_one_comes_
     assert max(map(len, shares)) - min(map(len, shares)) <= 1, shares
 
 
+@pytest.mark.parametrize(("partitions", "count"), [(4, 2), (8, 2), (9, 3), (10, 5)])
+def test_a_new_job_is_spread_about_evenly_long_before_partitions_may_be_moved(partitions, count):
+    cluster = Cluster({}, dataclasses.replace(SETTINGS, residence_s=60.0))
+    cluster.world.inputs["bids"] = MemoryLog(partitions)
+    nodes = [cluster.start(number) for number in range(count)]
+    cluster.run(1.0)
+    for number in range(3):
+        cluster.add(h.job(HighestBid(), "bids", name=f"highest-{number}"))
+        cluster.run(1.0)
+        held = [sum(len(nodes[0].ownership.held_by(node.name, job)) for job in nodes[0].jobs) for node in nodes]
+        assert sum(held) == (number + 1) * partitions
+        assert max(held) <= -(-sum(held) // count) + 1, "a claim or two may cross, and no more"
+
+
 def test_the_last_node_may_leave():
     flood = Flood(2, SETTINGS)
     only = flood.cluster.start(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,11 @@ from holons.algebra.aggregate import Aggregate, State
 from holons.algebra.cells import rows_by_group
 from holons.algebra.groups import Groups
 from holons.algebra.rows import Element, Rows, element_length, rows_of, take_element
+from holons.errors import BadInput
 
 Plain: TypeAlias = Any
 """What a state is made of: numbers, strings, booleans, None, and tuples, lists and dictionaries of these."""
+_SAMPLE_LEAST: Final = 4
 
 
 @dataclass(frozen=True)
@@ -68,18 +70,24 @@ def custom(
     """An aggregate of your own: `zero()`, `fold(state, column)` for rows of a group, `merge(state, state)`, `value(state)`.
 
     `column` is a polars Series, or a tuple of them if several columns are given. States are plain values. `sample` is a
-    column (or a tuple of columns) of typical elements: with it the laws are checked here and now, since an aggregate that
-    depends on the order or the cut of its rows would give another answer with every run (`LawBroken` says which law).
+    column (or a tuple of columns) of typical elements, four or more: on it the laws are checked here and now, since an
+    aggregate that depends on the order or the cut of its rows would give another answer with every run (`LawBroken`
+    says which law).
 
     >>> product = custom(zero=lambda: 1, fold=lambda p, x: p * x.product(), merge=lambda p, q: p * q, sample=[2, 3, 5, 7])
     >>> product.value(product.fold(Groups.single(3), rows_of([2, 5, 7])))
     70
     """
     aggregate = Custom(zero, fold, merge, value or _itself, name)
-    count = element_length(sample) or 1
-    rows, third = rows_of(sample), max(count // 3, 1)
+    count = element_length(sample)
+    if count is None or count < _SAMPLE_LEAST:
+        raise BadInput(
+            f"{name}: a sample of {'one element' if count is None else count} says little about the laws",
+            hint=f"give {_SAMPLE_LEAST} elements or more, difficult ones: ties, extremes, what is empty",
+        )
+    rows, third = rows_of(sample), count // 3
     cuts = [rows.between(0, third), rows.between(third, 2 * third), rows.between(2 * third, rows.count)]
-    laws.check_aggregate(aggregate, [cut for cut in cuts if cut.count])
+    laws.check_aggregate(aggregate, [*cuts, rows])
     return aggregate
 
 

@@ -206,31 +206,26 @@ def _to_end(running: Driver, job: h.Job, start: int = 0) -> None:
 def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table, one line for each query."""
     systems = list(dict.fromkeys(one["system"] for one in records))
+    others = [system for system in systems if system != "holons"]
     table = Table(
-        title="Nexmark: million events a second, median; how many times as fast",
+        title="Nexmark: million events a second, and how many times as fast",
         title_justify="left",
-        caption="All on this machine, one at a time, warm, exactly once. Holons reads its own log, the others Parquet.\n"
-        "least: our worst run and their best; most: our best and their worst; core: per second of processor time",
+        caption="Medians; in brackets our worst run with their best, and our best with their worst.\n"
+        "All on this machine, one at a time, warm, exactly once. Holons reads its own log, the others Parquet.",
         caption_justify="left",
     )
-    table.add_column("query")
-    for heading in systems:
-        table.add_column(heading, justify="right", no_wrap=True)
-    others = [system for system in systems if system != "holons"]
-    for system in others:
-        for heading in (f"x {system}", "least", "most", "core"):
-            table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("query", *systems, *(f"x {system}" for system in others)):
+        table.add_column(heading, justify="left" if heading == "query" else "right", no_wrap=True)
     by_case: dict[str, dict[tuple[str, str], float]] = {}
     for one in records:
         by_case.setdefault(one["case"], {})[one["system"], one["metric"]] = one["value"]
     for case, figures in by_case.items():
         rates = [f"{figures[system, 'rate_median'] / 1e6:.2f}" for system in systems]
         ratios = [
-            figures.get(("holons", f"{metric}_{system}"))
+            [figures["holons", f"{metric}_{system}"] for metric in ("ratio", "ratio_least", "ratio_most")]
             for system in others
-            for metric in ("ratio", "ratio_least", "ratio_most", "ratio_core")
         ]
-        table.add_row(case, *rates, *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios))
+        table.add_row(case, *rates, *(f"{ratio:.1f} ({least:.1f}-{most:.1f})" for ratio, least, most in ratios))
     (console or Console()).print(table)
 
 

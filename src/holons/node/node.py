@@ -15,7 +15,7 @@ from holons.errors import CheckpointLost, HolonsError, LogUnavailable, StoreUnav
 from holons.node.jobs import Jobs
 from holons.node.membership import Membership
 from holons.node.messages import Beat, Claim, Control, Running, Stopped, decode_beat, decode_control, encode
-from holons.node.ownership import Ownership, Slot, Trail, preference
+from holons.node.ownership import Owner, Ownership, Slot, Trail, preference
 from holons.node.ports import Ports
 from holons.node.settings import Settings
 from holons.node.tasklets import JobOnNode, PartitionTasklet
@@ -340,13 +340,29 @@ class Node:
             return  # a slot of it is mine: the copies belong on distinct nodes
         now_s = self.ports.clock.now_s()
         since_s = self._vacant_since_s.setdefault(slot, now_s)
-        free = [node for node in live if not self._holds_other(job, partition, number, node)]
-        rank = preference(slot, free).index(self.name) if self.name in free else len(free)
-        rank = (rank - number) % max(len(free), 1)  # the slots of one partition begin with different nodes
-        if now_s - since_s < rank * self.settings.stagger_s:
+        if now_s - since_s < self._rank(slot, live) * self.settings.stagger_s:
             return
         if not self._poisoned(job, partition):
             self._write_claim(slot, 0 if owner is None else owner.epoch + 1)
+
+    def _rank(self, slot: Slot, live: list[str]) -> int:
+        """How many others should claim a slot before me: whoever has less than its share comes first, so all are even."""
+        job, partition, number = slot
+        slots = self.settings.replicas * sum(len(here.places) for here in self.jobs.values())
+        share = -(-slots // len(live))
+        free = [node for node in live if not self._holds_other(job, partition, number, node)]
+        first = [node for node in free if self._load(node) < share]
+        if self.name in first:  # the slots of one partition begin with different nodes
+            return (preference(slot, first).index(self.name) - number) % len(first)
+        return len(first) + 1 + preference(slot, free).index(self.name)
+
+    def _load(self, node: str) -> int:
+        """How many slots a node holds; of mine also those whose claim was not read back yet."""
+        held = sum(len(self.ownership.held_by(node, job)) for job in self.jobs)
+        if node != self.name:
+            return held
+        claims = ((self.ownership.owner(slot), epoch) for slot, epoch in self._claimed.items() if slot[0] in self.jobs)
+        return held + sum(owner is None or Owner(epoch, self.name) > owner for owner, epoch in claims)
 
     def _vacated(self, slot: Slot, owner: str) -> bool:
         """Whether a slot is there to be claimed: its owner is dead, neglects it, or has another one of the partition."""

@@ -355,7 +355,8 @@ class PartitionTasklet:
         time, not all of it.
         """
         now_s = self.here.ports.clock.now_s()
-        due = now or now_s - self._stored_at_s >= max(self.here.settings.checkpoint_s, _REST * self._storing_s)
+        rest_s = _REST * self._storing_s * len(self.here.tasklets)  # all of them together take so small a part
+        due = now or now_s - self._stored_at_s >= max(self.here.settings.checkpoint_s, rest_s)
         if not due or not self._write():
             return
         process, window = self.run.process.state, self.run.window

@@ -398,11 +398,9 @@ def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, Se
     seals = []
     for index, pane, state in contributions.seal(end):
         panes = local_panes.get(index)
-        payload = contributions.encode(index, state)
         if panes is not None:
-            panes.add(pane, 0, payload)
-            payload = b""
-        seals.append(Seal(index, pane, payload))
+            panes.add(pane, 0, state)
+        seals.append(Seal(index, pane, contributions.encode(index, state) if panes is None else b""))
     return tuple(seals)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-_LARGE_ROWS = 16_384
+_LARGE_ROWS = 131_072
 
 
 class Whole(NamedTuple):

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
+from typing import TypeAlias
 
 from holons.algebra import Slide, State
 from holons.wcrdt.handle import Handle
 from holons.windows import BEGINNING, Window
 
 _WINDOWS_CACHED = 16
+
+Held: TypeAlias = "bytes | State"
+"""What a partition has sealed: its canonical bytes, or, if it has not left this partition yet, the state itself."""
 
 
 class SealedPanes:
@@ -25,15 +29,15 @@ class SealedPanes:
         """The panes in which some partition inserted something, ascending."""
         self.trimmed_to = BEGINNING
         self._aggregate = handle.pane_aggregate
-        self._seals: dict[int, dict[int, bytes]] = {}
-        self._bases: dict[int, bytes] = {}
+        self._seals: dict[int, dict[int, Held]] = {}
+        self._bases: dict[int, Held] = {}
         self._by_partition: dict[int, list[int]] = {}
         self._folded: dict[int, State] = {}
         self._windows: OrderedDict[int, State] = OrderedDict()
         self._slide: Slide | None = None
         self._slide_end = BEGINNING
 
-    def add(self, pane: int, partition: int, payload: bytes) -> None:
+    def add(self, pane: int, partition: int, payload: Held) -> None:
         """Records a seal; the caller knows that it is new."""
         seals = self._seals.get(pane)
         if seals is None:
@@ -45,7 +49,8 @@ class SealedPanes:
 
     def get(self, pane: int, partition: int) -> bytes | None:
         """The seal of one partition, if it inserted anything."""
-        return self._seals.get(pane, {}).get(partition)
+        seal = self._seals.get(pane, {}).get(partition)
+        return None if seal is None else self._bytes(seal)
 
     def between(self, start: int, end: int) -> list[int]:
         """The present panes that end in `(start, end]`, ascending."""
@@ -93,7 +98,7 @@ class SealedPanes:
         self._slide_end = window.end
         return self._slide.state()
 
-    def _newest(self, pane: int) -> list[tuple[int, bytes]]:
+    def _newest(self, pane: int) -> list[tuple[int, Held]]:
         """Each partition's newest seal at or before a pane: with `accumulate`, absence means unchanged."""
         newest = dict(self._bases)
         for partition, panes in self._by_partition.items():
@@ -102,10 +107,13 @@ class SealedPanes:
                 newest[partition] = self._seals[panes[where - 1]][partition]
         return sorted(newest.items())
 
-    def _fold(self, seals: list[tuple[int, bytes]]) -> State:
+    def _bytes(self, seal: Held) -> bytes:
+        return seal if isinstance(seal, bytes) else self._aggregate.encode(seal)
+
+    def _fold(self, seals: list[tuple[int, Held]]) -> State:
         state: State | None = None
-        for _, payload in seals:
-            part = self._aggregate.decode(payload)
+        for _, seal in seals:
+            part = self._aggregate.decode(seal) if isinstance(seal, bytes) else seal
             state = part if state is None else self._aggregate.merge(state, part)
         return self._aggregate.zero(1) if state is None else state
 
@@ -131,17 +139,18 @@ class SealedPanes:
     def snapshot(self) -> object:
         """The resume state, for the codec: lists, since it copies whatever a tuple or a map holds once more."""
         seals = [
-            [pane, partition, payload]
+            [pane, partition, self._bytes(seal)]
             for pane in self.present
-            for partition, payload in sorted(self._seals[pane].items())
+            for partition, seal in sorted(self._seals[pane].items())
         ]
-        return [self.trimmed_to, seals, dict(self._bases)]
+        return [self.trimmed_to, seals, {partition: self._bytes(seal) for partition, seal in self._bases.items()}]
 
     def restore(self, resume: tuple[int, list[tuple[int, int, bytes]], dict[int, bytes]]) -> None:
-        self.trimmed_to, seals, self._bases = resume
+        self.trimmed_to, seals, bases = resume
+        self._bases = dict(bases)
         for pane, partition, payload in seals:
             self.add(pane, partition, payload)
 
     def bytes_held(self) -> int:
         """The size of all seals."""
-        return sum(len(payload) for seals in self._seals.values() for payload in seals.values())
+        return sum(len(self._bytes(seal)) for seals in self._seals.values() for seal in seals.values())

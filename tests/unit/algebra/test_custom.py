@@ -4,7 +4,7 @@ import pytest
 from tests.unit.algebra.rows_by_hand import folded
 
 from holons.algebra import Groups, Law, MergeMap, custom, laws, rows_of
-from holons.errors import HolonsError, LawBroken
+from holons.errors import BadInput, HolonsError, LawBroken
 
 SAMPLE = [3, 1, 4, 1, 5, 9, 2, 6]
 LARGEST = {
@@ -75,7 +75,13 @@ def test_a_state_that_is_not_plain_is_refused_when_it_is_made():
     assert "Mine" in str(error.value)
 
 
-def test_a_small_sample_is_a_sample():
-    assert custom(**ADD, sample=[1]).value(folded(custom(**ADD, sample=[1]), [1, 2])) == 3
+@pytest.mark.parametrize("sample", [1, [], [1], [1, 2, 3], ([1, 2], [3, 4])], ids=str)
+def test_a_sample_that_says_little_is_refused(sample):
+    with pytest.raises(BadInput, match="says little"):
+        custom(**ADD, sample=sample)
+
+
+def test_the_least_sample_shows_a_fold_that_looks_at_one_row_only():
+    first = {"zero": lambda: 0, "fold": lambda state, column: max(state, column[0]), "merge": max}
     with pytest.raises(LawBroken):
-        custom(**{**ADD, "merge": lambda a, b: a - b}, sample=[1])
+        custom(**first, sample=[1, 2, 3, 4])

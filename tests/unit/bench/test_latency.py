@@ -9,7 +9,7 @@ from rich.console import Console
 
 import holons as h
 from holons.bench import latency
-from holons.errors import BadInput
+from holons.errors import BadInput, InvariantBroken
 from holons.nexmark import PacedBids
 
 
@@ -33,6 +33,20 @@ def test_every_window_has_one_result(query, every_us):
         else:
             counts = (inside["auction"] % latency.AUCTIONS).value_counts().sort("count", descending=True)
             assert row["bids"] == counts["count"][0]
+
+
+@pytest.mark.parametrize(("query", "every_us", "field"), [("q5", 10_000, "bids"), ("q7", 100_000, "price")])
+def test_what_is_measured_is_checked(query, every_us, field, monkeypatch):
+    monkeypatch.setitem(latency._LENGTH_MS, "q5", 100)
+    load = PacedBids(20_000, 3, 0.4, every_us, 5_000)
+    rows = h.run(latency.job(query), {"bids": bids_of(load)}, engine="embedded").wait().results().to_polars()
+    rows = rows.head(load.windows).to_dicts()
+    latency.check(query, load, rows)
+    with pytest.raises(InvariantBroken, match="windows came out"):
+        latency.check(query, load, rows[1:])
+    rows[2][field] += 1
+    with pytest.raises(InvariantBroken, match="1 windows are wrong, the first is number 2"):
+        latency.check(query, load, rows)
 
 
 def test_figures_are_those_of_windows():

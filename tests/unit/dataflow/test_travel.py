@@ -127,3 +127,11 @@ def test_describe_is_plain_data():
     }
     assert [(one["stage"], one["window"]) for one in told["handles"]] == [(0, "Tumbling(1s)")] * 3
     assert all(one["state"] for one in told["handles"])
+
+
+def test_explain_tells_once_what_several_sinks_share():
+    counted = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(n=h.count())
+    text = h.job(counted.to("all"), counted.top(1, by="n").to("most")).explain()
+    assert text.count("by auction: n = count") == 2
+    assert text.count("[as above]") == 1
+    assert text.count("source bids") == 1

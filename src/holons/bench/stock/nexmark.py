@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -34,17 +34,17 @@ class StockNexmark:
         self._spark = spark
         self._files = files
 
-    def run(self, query: str, timed: Callable[[Callable[[], None]], None]) -> int:
-        """Runs a query over everything there is, inside `timed`; returns how many rows came out, if that is known."""
+    def run(self, query: str, timed: Callable[[Callable[[], None]], None]) -> list[Row]:
+        """Runs a query over everything there is, inside `timed`; returns what came out, if it was not thrown away."""
         if query not in _QUERIES:
             raise BadInput(f"no query {query!r} for stock Spark", hint=f"one of: {', '.join(_QUERIES)}")
         frame = _QUERIES[query](self)
         with tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._files.parent) as checkpoint:
             timed(lambda: self._to_end(frame, checkpoint, query in WINDOWED))
         if query not in WINDOWED:
-            return 0
+            return []
         try:
-            return self._spark.table(_SINK).count()
+            return self._spark.table(_SINK).collect()
         finally:
             self._spark.catalog.dropTempView(_SINK)
 

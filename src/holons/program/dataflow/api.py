@@ -108,25 +108,26 @@ class Stream(Rows):
         on: On,
         *,
         before: Duration | None = None,
-        after: Duration = "0s",
-        every: Duration = "1s",
+        after: Duration | None = None,
+        every: Duration | None = None,
         how: Literal["inner"] = "inner",
     ) -> Completed:
         """Pairs of rows whose times are close: the other's at most `before` earlier and `after` later than ours.
 
-        Our rows stay where they are; the other's are replicated to all nodes, so let it be the smaller one. Pairs come
-        out with windows of `every`.
+        One of the two is enough, the other is then 0. Our rows stay where they are; the other's are replicated to all
+        nodes, so let it be the smaller one. Pairs come out with windows of `every`: a second, or for bounds of many
+        minutes about a sixtieth of them.
         """
         line = line_of_user()
         if not isinstance(other, Stream):
             raise BadProgram(f"{line}: a stream is joined with a stream", hint="for tables there is lookup(...)")
-        if before is None:
+        if before is None and after is None:
             raise BadProgram(
                 f"{line}: a join without bounds would keep every row for ever",
                 hint='say how long: join(..., before="1h", after="1m"); or join windows: a.window(w).join(b.window(w), ...)',
             )
-        bounds = plan.Bounds(micros(before, zero_allowed=True), micros(after, zero_allowed=True))
-        return Completed(plan.Join(self.node, other.node, _on(on), how, Tumbling(every), bounds))
+        bounds = plan.Bounds(micros(before or "0s", zero_allowed=True), micros(after or "0s", zero_allowed=True))
+        return Completed(plan.Join(self.node, other.node, _on(on), how, Tumbling(every or _step(bounds)), bounds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,8 +301,20 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
                 hint="use another name, or union the rows first",
             )
     program = Pipeline(sinks)
-    inputs = tuple(Input(one.stream, one.time, one.disorder, program.needs[one.stream]) for one in sources.values())
+    inputs = tuple(
+        Input(one.stream, one.time, one.disorder, program.needs.streams[one.stream]) for one in sources.values()
+    )
     return Flow(program, inputs, name or sinks[0].channel)
+
+
+def _step(bounds: plan.Bounds) -> str:
+    """A round time, a sixtieth of the bounds at most: to look more often costs more than it brings.
+
+    >>> [_step(plan.Bounds(seconds * 1_000_000, 0)) for seconds in (0, 59, 600, 3_600, 86_400)]
+    ['1s', '1s', '10s', '1m', '10m']
+    """
+    sixtieth_us = (bounds.before_us + bounds.after_us) // 60
+    return next((step for step in ("1h", "10m", "1m", "10s") if micros(step) <= sixtieth_us), "1s")
 
 
 def _schema(given: Schema | None) -> pl.Schema | None:

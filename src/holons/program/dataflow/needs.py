@@ -1,9 +1,10 @@
-"""Which columns of its streams a plan reads: the others need not be read at all."""
+"""Which columns a plan reads: of its streams, where the others need not be read at all, and of rows that a join keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import polars as pl
 
@@ -12,10 +13,19 @@ from holons.program.dataflow.plan import Aggregate, At, Gathered, Join, Node, Pa
 
 Names: TypeAlias = frozenset[str] | None
 """Columns; None: all of them, whatever they are."""
+Side: TypeAlias = Literal["left", "right"]
 
 
-def columns_needed(sinks: Sequence[Sink]) -> dict[str, Names]:
-    """By stream, the columns that are read."""
+@dataclass(frozen=True)
+class Needs:
+    """What is read of a plan's streams, by name, and of its joins, by their place among all nodes."""
+
+    streams: dict[str, Names]
+    joins: dict[int, Names]
+
+
+def columns_needed(sinks: Sequence[Sink]) -> Needs:
+    """The columns that somebody reads."""
     wanted: dict[int, Names] = {}
 
     def want(node: Node, names: Names) -> None:
@@ -23,14 +33,24 @@ def columns_needed(sinks: Sequence[Sink]) -> dict[str, Names]:
 
     for sink in sinks:
         want(sink.node, _all(sink.node))
-    needed: dict[str, Names] = {}
-    for node in reversed(list(nodes(*(sink.node for sink in sinks)))):  # whoever needs a node comes first
+    needed = Needs({}, {})
+    every = list(enumerate(nodes(*(sink.node for sink in sinks))))
+    for place, node in reversed(every):  # whoever needs a node comes first
         names = wanted[id(node)]
         if isinstance(node, Source):
-            needed[node.stream] = _both(needed.get(node.stream, frozenset()), names)
+            needed.streams[node.stream] = _both(needed.streams.get(node.stream, frozenset()), names)
+        elif isinstance(node, Join):
+            needed.joins[place] = names
         for before, read in _reads(node, names):
             want(before, read)
     return needed
+
+
+def kept_of(node: Join, names: Names, side: Side) -> tuple[str, ...]:
+    """The columns of one side that a join has to keep, if `names` are read of it."""
+    before = node.left if side == "left" else node.right
+    keys = {mine if side == "left" else theirs for mine, theirs in node.on}
+    return tuple(name for name in before.schema or () if names is None or name in names or name in keys)
 
 
 def line_that_reads(every: Iterable[Node], stream: str, column: str) -> str:
@@ -57,7 +77,12 @@ def _reads(node: Node, names: Names) -> list[tuple[Node, Names]]:
         return [(node.before, _all(node.before))]
     if isinstance(node, At):
         return [(node.before, _both(names, frozenset([node.time])))]
-    assert isinstance(node, Source | Join | Pair)
+    if isinstance(node, Join):
+        return [
+            (node.left, frozenset(kept_of(node, names, "left"))),
+            (node.right, frozenset(kept_of(node, names, "right"))),
+        ]
+    assert isinstance(node, Source | Pair)
     return [(before, _all(before)) for before in node.inputs]
 
 

@@ -17,7 +17,7 @@ from holons.errors import BadElement, BadInput, BadProgram
 from holons.program.dataflow.columns import packed, packed_names, restored, unpacked
 from holons.program.dataflow.history import History
 from holons.program.dataflow.lines import written_at
-from holons.program.dataflow.needs import Names, columns_needed, line_that_reads
+from holons.program.dataflow.needs import Names, Side, columns_needed, kept_of, line_that_reads
 from holons.program.dataflow.plan import (
     END,
     INSTANT,
@@ -79,11 +79,16 @@ class Pipeline(Program):
         if node.bounds is not None:
             keep = {"left": node.bounds.after_us, "right": node.bounds.before_us}
             setattr(self, f"{name}_history", History())
-        for side, handle, rows in (("left", WLocal, node.left), ("right", WCRDT, node.right)):
-            names = packed_names(tuple(rows.schema or ()))
+        handles: tuple[tuple[Side, type[WLocal] | type[WCRDT]], ...] = (("left", WLocal), ("right", WCRDT))
+        for side, handle in handles:
+            rows = Ranked(packed_names(self._kept(node, side)))
             kept = f"{keep[side] + 2 * node.window.size_us}us"
-            setattr(self, f"{name}_{side}", handle(Ranked(names), node.window, keep=kept, stage=stage))
+            setattr(self, f"{name}_{side}", handle(rows, node.window, keep=kept, stage=stage))
         self._add(node.kind)
+
+    def _kept(self, node: Join, side: Side) -> tuple[str, ...]:
+        """The columns that are kept of a side: those that somebody reads later."""
+        return kept_of(node, self.needs.joins[self.nodes.index(node)], side)
 
     def _add(self, kind: Kind) -> None:
         if kind not in self.windows.values():
@@ -133,7 +138,7 @@ class Pipeline(Program):
                 for batch in self._rows(node.before, events, memo):
                     self._insert(node, batch.frame, batch.ts)
             elif isinstance(node, Join) and node.left.kind is None:
-                for side, before in (("left", node.left), ("right", node.right)):
+                for side, before in _sides(node):
                     for batch in self._rows(before, events, memo):
                         self._keep(node, side, batch.frame, batch.ts)
         for sink in self.sinks:
@@ -152,7 +157,7 @@ class Pipeline(Program):
     def _made(self, node: Node, events: Events, memo: Memo) -> Iterator[Events]:
         if isinstance(node, Source):
             if node.stream == events.stream:
-                yield _typed(events, node, self.needs[node.stream])
+                yield _typed(events, node, self.needs.streams[node.stream])
         elif isinstance(node, Union):
             for part in node.parts:
                 yield from self._rows(part, events, memo)
@@ -182,10 +187,9 @@ class Pipeline(Program):
             if node.accumulate:
                 getattr(self, f"{name}_changed").insert(one, ts)
 
-    def _keep(self, node: Join, side: str, frame: pl.DataFrame, ts: Any) -> None:  # noqa: ANN401
+    def _keep(self, node: Join, side: Side, frame: pl.DataFrame, ts: Any) -> None:  # noqa: ANN401
         with written_at(node.line, node):
-            names = tuple((node.left if side == "left" else node.right).schema or ())
-            getattr(self, f"{self._name(node)}_{side}").insert(packed(frame, names), ts)
+            getattr(self, f"{self._name(node)}_{side}").insert(packed(frame, self._kept(node, side)), ts)
 
     # --- completed windows ----------------------------------------------------------------------------------------------
 
@@ -203,7 +207,7 @@ class Pipeline(Program):
                 if part is not None and len(part.frame):
                     self._insert(node, part.frame, part.micros)
             elif isinstance(node, Join):
-                for side, before in (("left", node.left), ("right", node.right)):
+                for side, before in _sides(node):
                     part = self._mine(before, window, memo) if before.kind == kind else None
                     if part is not None and len(part.frame):
                         self._keep(node, side, part.frame, part.micros)
@@ -268,12 +272,12 @@ class Pipeline(Program):
         """The pairs that a completed window adds."""
         name, spec = self._name(node), node.window
 
-        def rows(side: str, at: Window) -> pl.DataFrame:
+        def rows(side: Side, at: Window) -> pl.DataFrame:
             schema = (node.left if side == "left" else node.right).schema
             assert schema is not None
             kept = getattr(self, f"{name}_{side}")[at]
             time = pl.Series(TIME if side == "left" else _RIGHT, kept[TIME], dtype=pl.Int64)
-            return unpacked(kept, tuple(schema), schema).with_columns(time)
+            return unpacked(kept, self._kept(node, side), schema).with_columns(time)
 
         left, right = rows("left", window), rows("right", window)
         if node.bounds is None:
@@ -285,11 +289,17 @@ class Pipeline(Program):
             old_right = history.rows("right", window, spec, before_us, partial(rows, "right"))
             old_left = history.rows("left", window, spec, after_us, partial(rows, "left"))
             known = pl.concat([old_right, right]) if len(old_right) else right
-            pairs = pl.concat([_join(node, left, known), _join(node, old_left, right)])
             distance = pl.col(_RIGHT) - pl.col(TIME)
-            pairs = pairs.filter((distance >= -before_us) & (distance <= after_us))
+            close = (distance >= -before_us) & (distance <= after_us)
+            pairs = _join(node, left, known).filter(close)
+            if len(old_left):
+                pairs = pl.concat([pairs, _join(node, old_left, right).filter(close)])
             history.add(window, {"left": left, "right": right})
         return Part(pairs.drop(TIME, _RIGHT, strict=False), np.full(len(pairs), window.last, dtype=np.int64))
+
+
+def _sides(node: Join) -> tuple[tuple[Side, Node], tuple[Side, Node]]:
+    return ("left", node.left), ("right", node.right)
 
 
 def _join(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:

@@ -29,8 +29,9 @@ _LINES: Final = 3
 def explain(flow: Flow) -> str:
     """The tree of each sink, then the state that the program keeps."""
     lines: list[str] = []
+    told: set[int] = set()
     for sink in _sinks(flow):
-        lines += [f"to {sink.channel}", *_tree(sink.node, "")]
+        lines += [f"to {sink.channel}", *_tree(sink.node, "", told)]
     lines.append("")
     lines.append("state")
     for handle in flow.layout.handles:
@@ -41,10 +42,15 @@ def explain(flow: Flow) -> str:
     return "\n".join(lines)
 
 
-def _tree(node: Node, indent: str) -> Iterator[str]:
+def _tree(node: Node, indent: str, told: set[int]) -> Iterator[str]:
+    """What several sinks share is worked out once, and told once."""
+    if node.inputs and id(node) in told:
+        yield f"{indent}└ {node}   [as above]"
+        return
+    told.add(id(node))
     yield f"{indent}└ {node}   [{_where(node)}; {node.line}]"
     for one in node.inputs:
-        yield from _tree(one, indent + "  ")
+        yield from _tree(one, indent + "  ", told)
 
 
 def _where(node: Node) -> str:

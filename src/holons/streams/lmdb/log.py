@@ -17,7 +17,7 @@ from holons.streams.lmdb.segment import Extent, Segment
 from holons.streams.lmdb.writer import Durability, Entry, SegmentWriter, Storage
 from holons.streams.log import Chunk
 
-_VALUE_BYTES: Final = 4 << 20
+_VALUE_BYTES: Final = 32 << 20
 """Larger batches are cut, so that a reader who wants a few rows does not check many."""
 
 
