@@ -335,7 +335,7 @@ class Node:
         if owner is not None and not self._vacated(slot, owner.node):
             self._vacant_since_s.pop(slot, None)
             return
-        job, partition, number = slot
+        job, partition, _ = slot
         if self._my_slot(job, partition) is not None:
             return  # a slot of it is mine: the copies belong on distinct nodes
         now_s = self.ports.clock.now_s()
