@@ -176,7 +176,7 @@ def _flink(flink: Flink, bench: _Bench, name: str, watch: Stopwatch) -> None:
 
 
 def _holons(bench: _Bench, name: str, number: int, spark: object, watch: Stopwatch) -> None:
-    """One run of Holons on fresh nodes, which have run the same query over the smaller load before."""
+    """One run of Holons on fresh nodes, which have run the same query over the same log before."""
     (bench.at / f"{name}-{number}").mkdir()
     (bench.at / f"{name}-{number}" / "input").symlink_to(bench.at / "many" / "input")
     with SparkNodes(Site(bench.at / f"{name}-{number}"), nodes=bench.nodes, spark=spark) as running:  # type: ignore[arg-type]

@@ -89,6 +89,30 @@ def test_rows_that_are_close_in_time(before, after, every):
     assert everywhere(job, DATA, partitions=(2,) if every == "1s" else (1,))() == expected
 
 
+def test_a_join_keeps_only_what_is_read_later():
+    pairs = LEFT.join(RIGHT, on={"auction": "item"}, before="1s")
+    counted = pairs.filter(pl.col("price") > 3).window(h.Tumbling("1s")).group_by("seller").aggregate(n=h.count())
+
+    def kept(job):
+        rows = {one.name.split("_")[-1]: one.aggregate for one in job.layout.handles if "join" in one.name}
+        return [[name for name in rows[side].names if not name.endswith("?")] for side in ("left", "right")]
+
+    assert kept(counted.to("out")) == [["auction", "price"], ["item", "seller"]]
+    assert kept(pairs.to("out")) == [list(LEFT.schema), list(RIGHT.schema)]
+    assert kept(pairs.map(lambda frame: frame).to("out")) == [list(LEFT.schema), list(RIGHT.schema)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "every"), [({"after": "2s"}, "1s"), ({"before": "1h"}, "1m"), ({"after": "1d"}, "10m")]
+)
+def test_one_bound_is_enough_and_every_follows_it(bounds, every):
+    said = {"before": "0s", "after": "0s", **bounds}
+    job, other = (
+        LEFT.join(RIGHT, on={"auction": "item"}, **told).to("out") for told in (bounds, {**said, "every": every})
+    )
+    assert job.describe() == other.describe()
+
+
 def test_pairs_count_at_the_later_of_their_times():
     pairs = LEFT.join(RIGHT, on={"auction": "item"}, before="1s", after="2s")
     job = pairs.window(h.Tumbling("1s")).group_by("seller").aggregate(n=h.count(), best=h.max("price")).to("out")
