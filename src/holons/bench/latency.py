@@ -176,17 +176,26 @@ def show(told: Sequence[Record], console: Console | None = None) -> None:
     table = Table(
         title="From the time at which a window's last bid is due to its result: milliseconds", title_justify="left"
     )
-    names = [*SHARES, "max", "windows"]
-    for heading in ("query", "system"):
-        table.add_column(heading)
-    for heading in names:
-        table.add_column(heading, justify="right", no_wrap=True)
-    lines: dict[tuple[str, str], dict[str, float]] = {}
-    for one in told:
-        lines.setdefault((one["case"], one["system"]), {})[one["metric"]] = one["value"]
-    for (query, system), figures in lines.items():
-        table.add_row(query, system, *(f"{figures[name]:,.{0 if name == 'windows' else 1}f}" for name in names))
+    heads, lines = _lines(told)
+    for heading in heads:
+        left = heading in ("query", "system")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
     (console or Console()).print(table)
+
+
+def _lines(told: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """What the columns are called, and a line for each query and system."""
+    names = [*SHARES, "max", "windows"]
+    figures: dict[tuple[str, str], dict[str, float]] = {}
+    for one in told:
+        figures.setdefault((one["case"], one["system"]), {})[one["metric"]] = one["value"]
+    lines = [
+        [query, system, *(f"{found[name]:,.{0 if name == 'windows' else 1}f}" for name in names)]
+        for (query, system), found in figures.items()
+    ]
+    return ["query", "system", *names], lines
 
 
 def report(found: Latencies, rate_per_s: int) -> Report:
@@ -196,8 +205,7 @@ def report(found: Latencies, rate_per_s: int) -> Report:
     for query, systems in found.items():
         page.heading(f"{query}: {_LENGTH_MS[query]:,} ms every {_EVERY_MS[query]:,} ms")
         page.figure(quantiles({system: _curve(late_ms) for system, late_ms in systems.items()}))
-    rows = [[one["case"], one["system"], one["metric"], f"{one['value']:,.1f} {one['unit']}"] for one in records(found)]
-    page.table(["query", "system", "figure", "value"], rows)
+    page.table(*_lines(records(found)), caption="milliseconds")
     return page
 
 

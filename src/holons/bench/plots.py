@@ -60,9 +60,13 @@ def bars(cases: Sequence[str], rates: Mapping[str, Sequence[float]]) -> Any:  # 
     """Events a second of several systems side by side, on a logarithmic scale."""
     figure = _figure("Events a second, median", "", "events per second", height=420)
     for number, (system, values) in enumerate(rates.items()):
-        figure.add_bar(x=list(cases), y=list(values), name=system, marker_color=COLOURS[number])
+        told = [f"{value / 1e6:.2g} M" for value in values]
+        figure.add_bar(
+            x=list(cases), y=list(values), name=system, marker_color=COLOURS[number], text=told, textposition="outside"
+        )
     figure.update_layout(barmode="group", showlegend=True, legend=_LEGEND, margin={"b": 90})
-    figure.update_yaxes(type="log")
+    every = np.log10([value for values in rates.values() for value in values])
+    figure.update_yaxes(type="log", dtick=1, range=[np.floor(every.min()) - 1, every.max() + 0.3])
     return figure
 
 
@@ -77,7 +81,7 @@ def quantiles(latencies_ms: Mapping[str, Sequence[tuple[float, float]]]) -> Any:
         )
     figure.update_xaxes(tickvals=[-np.log10(1 - one) for one in ticks], ticktext=[f"{100 * one:g} %" for one in ticks])
     figure.update_layout(showlegend=True, legend=_LEGEND, margin={"b": 90})
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(type="log", dtick=1)
     return figure
 
 
