@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 STEP := scripts/step
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 # An environment that was copied or moved points at another tree: make it again.

@@ -382,4 +382,7 @@ def test_a_job_that_fails_leaves_the_others_alone():
     stopped = nodes[0].stopped["failing"]
     assert stopped.failed
     assert "cannot go on" in stopped.reason or "window" in stopped.reason
-    assert len(cluster.world.collected("failing")["on_window"][0]) == 5
+    out = cluster.world.collected("failing")["on_window"]
+    windows = [{"window": number * SECOND} for number in range(5)]
+    assert all(rows == windows[: len(rows)] for rows in out.values())
+    assert sum(map(len, out.values())) >= 4, "who is told to stop may have a window to go"

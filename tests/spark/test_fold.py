@@ -89,6 +89,7 @@ def frame_of(spark, logs: list[pl.DataFrame]):
 # --- a year, every way ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(spark, a_year, expected, tmp_path):
     assert h.spark.fold(JOB, frame_of(spark, a_year).repartition(4)).results().canonical() == expected
 

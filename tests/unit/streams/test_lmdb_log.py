@@ -69,7 +69,8 @@ def test_any_arrow_batch_comes_back_as_it_was(tmp_path, batch):
         assert log.put(0, 2, batch) is False
 
 
-def test_a_large_batch_is_cut_and_read_without_loss(tmp_path):
+def test_a_large_batch_is_cut_and_read_without_loss(tmp_path, monkeypatch):
+    monkeypatch.setattr("holons.streams.lmdb.log._VALUE_BYTES", 1 << 20)
     batch = numbers(300_000)
     with opened(tmp_path, "w") as log:
         assert log.append(0, batch) == 0
