@@ -31,7 +31,7 @@ from holons.bench.kernels import Record
 from holons.bench.latencies import quantile
 from holons.bench.plots import quantiles
 from holons.bench.report import Report
-from holons.errors import BadInput, InvariantBroken
+from holons.errors import BadInput, InvariantBroken, StillRunning
 from holons.nexmark import PacedBids
 
 QUERIES: Final = ("q5", "q7")
@@ -44,6 +44,9 @@ _EVERY_MS: Final = {"q5": 10, "q7": 100}
 _PERIOD_US: Final = 5_000
 _WARM_UP_S: Final = 12.0
 """Until q5's windows are full, and everything has been run often."""
+_PATIENCE: Final = 4.0
+"""So many times as long as the load lasts, Flink may take for it."""
+_BEHIND: Final = f"0 windows: it took more than {_PATIENCE:g} times as long as the load lasted, and was ended."
 
 Latencies = dict[str, dict[str, np.ndarray]]
 """By query and system, in milliseconds."""
@@ -145,15 +148,20 @@ def _steps(load: PacedBids) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
 
 
 def _flink(query: str, rate_per_s: int, seconds: float) -> np.ndarray:
-    with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Flink(Path(folder), collector="G1") as flink:
-        told = flink.latencies(
-            query, rate_per_s, seconds + _WARM_UP_S, length_ms=_LENGTH_MS[query], every_ms=_EVERY_MS[query]
-        )
+    """Nothing at all, if it is so far behind that there is no point in waiting for the end."""
+    seconds += _WARM_UP_S
+    with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder:
+        try:
+            with Flink(Path(folder), collector="G1", patience_s=_PATIENCE * seconds) as flink:
+                lengths = {"length_ms": _LENGTH_MS[query], "every_ms": _EVERY_MS[query]}
+                told = flink.latencies(query, rate_per_s, seconds, **lengths)
+        except StillRunning:
+            return np.zeros(0)
     ends, emitted = np.array(told, dtype=np.int64).reshape(-1, 2).T
     if not len(ends):
         raise InvariantBroken(f"{query}: Flink put nothing out in time", hint="a lower rate")
-    warm = ends >= ends[0] + round(_WARM_UP_S * 1e6)
-    return (emitted - ends)[warm] / 1e3
+    late_ms: np.ndarray = (emitted - ends)[ends >= ends[0] + round(_WARM_UP_S * 1e6)] / 1e3
+    return late_ms
 
 
 def records(found: Latencies) -> list[Record]:
@@ -165,16 +173,20 @@ def records(found: Latencies) -> list[Record]:
     told: list[Record] = []
     for query, systems in found.items():
         for system, late_ms in systems.items():
-            told += [record(query, system, name, quantile(late_ms, share), "ms") for name, share in SHARES.items()]
-            told.append(record(query, system, "max", float(late_ms.max()), "ms"))
             told.append(record(query, system, "windows", len(late_ms), "windows"))
+            if len(late_ms):
+                told += [record(query, system, name, quantile(late_ms, share), "ms") for name, share in SHARES.items()]
+                told.append(record(query, system, "max", float(late_ms.max()), "ms"))
     return told
 
 
 def show(told: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table, one line for each query and system."""
     table = Table(
-        title="From the time at which a window's last bid is due to its result: milliseconds", title_justify="left"
+        title="From the time at which a window's last bid is due to its result: milliseconds",
+        title_justify="left",
+        caption=_BEHIND if any(one["metric"] == "windows" and not one["value"] for one in told) else None,
+        caption_justify="left",
     )
     heads, lines = _lines(told)
     for heading in heads:
@@ -192,10 +204,14 @@ def _lines(told: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     for one in told:
         figures.setdefault((one["case"], one["system"]), {})[one["metric"]] = one["value"]
     lines = [
-        [query, system, *(f"{found[name]:,.{0 if name == 'windows' else 1}f}" for name in names)]
+        [query, system, *(_text(found[name]) if name in found else "-" for name in names)]
         for (query, system), found in figures.items()
     ]
     return ["query", "system", *names], lines
+
+
+def _text(value: float) -> str:
+    return f"{value:,.1f}" if value < 100 and value % 1 else f"{value:,.0f}"
 
 
 def report(found: Latencies, rate_per_s: int) -> Report:
@@ -204,7 +220,9 @@ def report(found: Latencies, rate_per_s: int) -> Report:
     page.text(f"{rate_per_s:,} bids a second, exactly once, from the time at which a window's last bid is due.")
     for query, systems in found.items():
         page.heading(f"{query}: {_LENGTH_MS[query]:,} ms every {_EVERY_MS[query]:,} ms")
-        page.figure(quantiles({system: _curve(late_ms) for system, late_ms in systems.items()}))
+        page.figure(quantiles({system: _curve(late_ms) for system, late_ms in systems.items() if len(late_ms)}))
+        if not all(map(len, systems.values())):
+            page.text(_BEHIND)
     page.table(*_lines(records(found)), caption="milliseconds")
     return page
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import holons as h
 from holons.bench import latency
-from holons.errors import BadInput, InvariantBroken
+from holons.errors import BadInput, InvariantBroken, StillRunning
 from holons.nexmark import PacedBids
 
 
@@ -59,8 +59,30 @@ def test_figures_are_those_of_windows():
     assert told["holons", "windows"] == 10_000
     out = io.StringIO()
     latency.show(records, Console(file=out, width=200))
-    assert "9,999.0" in out.getvalue()
+    assert "9,999" in out.getvalue()
     assert "p99.99" in latency.report({"q5": {"holons": late}}, 1_000).html()
+
+
+def test_who_does_not_keep_up_is_ended_and_the_rest_is_told(monkeypatch):
+    class Slow:
+        def __init__(self, folder, **options):
+            assert options["patience_s"] > 40
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def latencies(self, *given, **lengths):
+            raise StillRunning("no answer of Flink")
+
+    monkeypatch.setattr(latency, "Flink", Slow)
+    found = {"q5": {"holons": np.array([1.0, 2.0]), "flink": latency._flink("q5", 1_000, 1.0)}}
+    out = io.StringIO()
+    latency.show(latency.records(found), Console(file=out, width=120))
+    assert "0 windows: it took more than 4 times" in out.getvalue()
+    assert "0 windows: it took more than 4 times" in latency.report(found, 1_000).html()
 
 
 def test_what_is_not_measured_is_told():
