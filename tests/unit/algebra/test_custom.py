@@ -85,3 +85,9 @@ def test_the_least_sample_shows_a_fold_that_looks_at_one_row_only():
     first = {"zero": lambda: 0, "fold": lambda state, column: max(state, column[0]), "merge": max}
     with pytest.raises(LawBroken):
         custom(**first, sample=[1, 2, 3, 4])
+
+
+def test_the_whole_sample_is_folded_at_once_too():
+    ends = {"zero": lambda: 0, "fold": lambda state, column: max(state, column[0], column[-1]), "merge": max}
+    with pytest.raises(LawBroken):
+        custom(**ends, sample=[1, 9, 2, 4])

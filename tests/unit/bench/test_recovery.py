@@ -136,3 +136,21 @@ def test_two_nodes_killed_and_back_and_one_paused_in_a_real_run():
     started = next(one.node for one in run.happened if one.what == "started")
     assert started in run.came_up_s() or run.readable_s[-1] < 10
     assert {one.node for one in run.spells() if one.from_s > 2.5} <= {started, run.happened[-1].node}
+
+
+def test_a_node_that_dies_before_the_load_begins_is_replaced(monkeypatch):
+    spread = live._wait_until_spread
+
+    def kill_one_first(driver, *given):
+        process = next(iter(driver.running.values()))
+        process.kill()
+        process.join(10.0)
+        return spread(driver, *given)
+
+    monkeypatch.setattr(live, "_wait_until_spread", kill_one_first)
+    plan = Plan(seconds=1, nodes=2, partitions=2, rate=1_000, window_ms=500, spark=False)
+    load = recovery.PacedBids(1_000, 2, 1.0, 500_000, 100_000)
+    job = recovery.h.job(recovery.highest_bid(load.window_us), "bids", time="date_time")
+    run = live.run(job, load, plan.setting(1))
+    recovery.check(run, recovery.highest_bids(load)[: load.windows], "one dead before")
+    assert {one.node.partition("#")[0] for one in run.heard if one.at_s > 0} == {"node-2", "node-3"}

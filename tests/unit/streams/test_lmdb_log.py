@@ -282,9 +282,6 @@ class HandClock:
     def sleep_s(self, seconds: float) -> None:
         self.at_s += seconds
 
-    def random(self):
-        raise NotImplementedError
-
 
 def test_the_directory_is_listed_only_around_a_change(tmp_path, monkeypatch):
     """The time of a directory's last change is coarse: what comes within the same tick must be seen too."""
