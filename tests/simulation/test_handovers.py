@@ -91,6 +91,26 @@ def test_a_new_job_is_spread_about_evenly_long_before_partitions_may_be_moved(pa
         assert max(held) <= 1.5 * -(-sum(held) // count), "some claims cross on a slow control stream, and no more"
 
 
+@pytest.mark.parametrize("alone_s", [0.0, 3.0])
+def test_each_stream_of_a_job_is_spread_evenly(alone_s):
+    """Or one node gets the many rows of one stream, and the other one the few of another."""
+    cluster = Cluster({}, dataclasses.replace(SETTINGS, residence_s=0.5))
+    for stream in ("bids", "auctions", "people"):
+        cluster.world.inputs[stream] = MemoryLog(4)
+    cluster.start(0)
+    if not alone_s:
+        cluster.start(1)
+    cluster.run(1.5)
+    cluster.add(h.job(HighestBid(), "bids", "auctions", "people", name="highest"))
+    if alone_s:
+        cluster.run(alone_s)
+        cluster.start(1)
+    cluster.run(12.0)
+    for node in cluster.nodes.values():
+        streams = [partition // 4 for partition in tasklets(node, "highest")]
+        assert sorted(streams) == [0, 0, 1, 1, 2, 2]
+
+
 def test_the_last_node_may_leave():
     flood = Flood(2, SETTINGS)
     only = flood.cluster.start(0)

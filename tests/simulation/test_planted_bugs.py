@@ -78,8 +78,8 @@ def checkpoints_are_stored_before_the_outputs_they_cover(patch):
 
 
 def _load_blindly(self, input_bounds, output_end):
-    process = self._newest(self._process, lambda position: True, lambda channel: 2**62)
-    return recovery.Records(process, self._newest(self._window, lambda position: True, lambda channel: 2**62))
+    records = [self._newest(name, lambda *_: True, lambda channel: 2**62) for name in (self._process, self._window)]
+    return recovery.Records(*(record for _, record in records))
 
 
 @bug("highest bid")

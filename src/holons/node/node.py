@@ -346,22 +346,35 @@ class Node:
             self._write_claim(slot, 0 if owner is None else owner.epoch + 1)
 
     def _rank(self, slot: Slot, live: list[str]) -> int:
-        """How many others should claim a slot before me: whoever has less than its share comes first, so all are even."""
+        """How many others should claim a slot before me: whoever has less than its share comes first, so all are even.
+
+        A share of everything, and then one of each stream: a stream of few rows does not make up for one of many.
+        """
         job, partition, number = slot
-        slots = self.settings.replicas * sum(len(here.places) for here in self.jobs.values())
-        share = -(-slots // len(live))
         free = [node for node in live if not self._holds_other(job, partition, number, node)]
-        first = [node for node in free if self._load(node) < share]
+        everything = {(here.name, place) for here in self.jobs.values() for place in range(len(here.places))}
+        first = self._below_their_share(free, everything, live)
         if self.name in first:  # the slots of one partition begin with different nodes
+            first = self._below_their_share(first, self._of_one_stream(job, partition), live) or first
+        if self.name in first:
             return (preference(slot, first).index(self.name) - number) % len(first)
         return len(first) + 1 + preference(slot, free).index(self.name)
 
-    def _load(self, node: str) -> int:
-        """How many slots a node holds; of mine also those whose claim was not read back yet."""
-        held = sum(len(self.ownership.held_by(node, job)) for job in self.jobs)
+    def _of_one_stream(self, job: str, partition: int) -> set[tuple[str, int]]:
+        """The partitions of a job that read the same stream as one of them."""
+        places = self.jobs[job].places
+        return {(job, other) for other, (stream, _) in enumerate(places) if stream == places[partition][0]}
+
+    def _below_their_share(self, nodes: list[str], partitions: set[tuple[str, int]], live: list[str]) -> list[str]:
+        share = -(-self.settings.replicas * len(partitions) // len(live))
+        return [node for node in nodes if self._load(node, partitions) < share]
+
+    def _load(self, node: str, partitions: set[tuple[str, int]]) -> int:
+        """How many slots of some partitions a node holds; of mine also those whose claim was not read back yet."""
+        held = sum(slot[:2] in partitions for job in self.jobs for slot in self.ownership.held_by(node, job))
         if node != self.name:
             return held
-        claims = ((self.ownership.owner(slot), epoch) for slot, epoch in self._claimed.items() if slot[0] in self.jobs)
+        claims = ((self.ownership.owner(slot), at) for slot, at in self._claimed.items() if slot[:2] in partitions)
         return held + sum(owner is None or Owner(epoch, self.name) > owner for owner, epoch in claims)
 
     def _vacated(self, slot: Slot, owner: str) -> bool:
@@ -469,10 +482,12 @@ class Node:
                 self._take_one_from(slowest, told[slowest])
 
     def _take_one_from(self, victim: str, told: Sequence[Running]) -> None:
+        """The one with the most rows to go, of a stream of which the other has more than I."""
         now_s = self.ports.clock.now_s()
         lags = {(one.job, one.partition): one.lag for one in told if not (one.held or one.parked)}
         slots = sorted(slot for job in self.jobs for slot in self.ownership.held_by(victim, job) if slot[:2] in lags)
-        for slot in sorted(slots, key=lambda slot: -lags[slot[:2]]):
+        more = {slot: self._has_more(victim, self._of_one_stream(*slot[:2])) for slot in slots}
+        for slot in sorted(slots, key=lambda slot: (-more[slot], -lags[slot[:2]])):
             job, partition, number = slot
             resided_s = now_s - self._held_since_s.get(slot, now_s)
             owner = self.ownership.owner(slot)
@@ -480,6 +495,10 @@ class Node:
             if movable and owner is not None:
                 self._write_claim(slot, owner.epoch + 1)
                 return
+
+    def _has_more(self, node: str, partitions: set[tuple[str, int]]) -> int:
+        """By how many slots of some partitions another node has more than I."""
+        return self._load(node, partitions) - self._load(self.name, partitions)
 
     def _start_and_stop(self, here: JobOnNode) -> bool:
         """Runs what is mine; lets go of what is not, once the new owner has caught up (make before break).

@@ -1,7 +1,8 @@
 """Checkpoints of a partition: written in order, verified when loaded.
 
 A checkpoint is two records, process and window, each named by how far it reaches; recovery joins the newest of both
-that the logs still bear out (invariant: covering checkpoints). The older of two is kept in case the newer is torn.
+that the logs still bear out (invariant: covering checkpoints). The older of two is kept in case the newer is torn; a
+process record says how far a window record must be that goes with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from holons import codec
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
 from holons.program import PartitionRun, Records
 from holons.store import Position, Store
-from holons.windows import ENDING
+from holons.windows import BEGINNING, ENDING
 
 _KEPT = 2
 
@@ -44,17 +45,23 @@ class Checkpoints:
         self._window = f"{job}/{partition}/window"
 
     def save(self, run: PartitionRun) -> None:
-        """Stores both records of a drained run. Their positions only grow: nobody goes back in any stage."""
-        records = run.snapshot()
-        process, window = run.process.state, run.window
-        assert records.process is not None
-        assert records.window is not None
-        self._put(self._process, (process.offset, process.sealed_to), (dict(process.ordinals), records.process))
+        """Stores both records of a drained run. Their positions only grow: nobody goes back in any stage.
+
+        The window record goes first: once it is stored, the process record need not hold the values of WLocals that
+        it is past. That is what makes one of a join small.
+        """
+        window = run.window
         newest = self._store.durable(self._window)[-1:]
         if all(
             mine >= stored for mine, stored in zip(window.emitted_to, newest[0][1:] if newest else (), strict=False)
         ):
-            self._put(self._window, (window.calls, *window.emitted_to), (dict(window.ordinals), records.window))
+            reached = (window.calls, *window.emitted_to)
+            self._put(self._window, reached, (dict(window.ordinals), BEGINNING, window.snapshot()))
+            if reached in self._store.durable(self._window):
+                run.process.forget(min(window.emitted_to))
+        process = run.process.state
+        record = (dict(process.ordinals), run.process.forgotten_to, run.process.snapshot())
+        self._put(self._process, (process.offset, process.sealed_to), record)
 
     def _put(self, name: str, position: Position, record: object) -> None:
         self._store.put(name, position, codec.encode(record))
@@ -74,8 +81,11 @@ class Checkpoints:
     def load(self, input_bounds: tuple[int, int], output_end: Callable[[str], int]) -> Records:
         """The newest records that the logs bear out; nothing at all if none was ever stored."""
         start, end = input_bounds
-        process = self._newest(self._process, lambda position: start <= position[0] <= end, output_end)
-        window = self._newest(self._window, lambda _: True, output_end)
+        emitted, window = self._newest(self._window, lambda *_: True, output_end)
+        past = min(emitted[1:], default=BEGINNING)
+        _, process = self._newest(
+            self._process, lambda position, forgotten: start <= position[0] <= end and forgotten <= past, output_end
+        )
         if process is None and start > 0:
             raise CheckpointLost(
                 f"{self._process}: no record, and the input log only begins at {start}",
@@ -83,16 +93,20 @@ class Checkpoints:
             )
         return Records(process, window)
 
-    def _newest(self, name: str, reaches: Callable[[Position], bool], output_end: Callable[[str], int]) -> bytes | None:
+    def _newest(
+        self, name: str, fits: Callable[[Position, int], bool], output_end: Callable[[str], int]
+    ) -> tuple[Position, bytes | None]:
+        """The newest record that fits, by its position and by how far window records must reach for it."""
         refused = 0
-        for position, (ordinals, record) in whole_records(self._store, name):
-            if reaches(position) and all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items()):
+        for position, (ordinals, forgotten, record) in whole_records(self._store, name):
+            written = all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items())
+            if written and fits(position, forgotten):
                 assert isinstance(record, bytes)
-                return record
+                return position, record
             refused += 1
         if refused:
             raise CheckpointLost(
-                f"{name}: none of {refused} records is borne out by the logs",
+                f"{name}: none of {refused} records is borne out by the logs and by the other records",
                 hint="a log has lost rows that were acknowledged: restore it, or resubmit the job",
             )
-        return None
+        return (), None

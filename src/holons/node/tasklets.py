@@ -210,7 +210,7 @@ class PartitionTasklet:
         layout, sealed_to = self.here.job.layout, self.run.process.state.sealed_to
         processed = [layout.reach(stage, sealed_to) for stage in range(layout.stages)]
         emitted_to = self.run.window.emitted_to
-        if not self.here.replica.serves(processed, emitted_to) or not self.run.process.remembers(min(emitted_to)):
+        if not self.here.replica.serves(processed, emitted_to) or self.run.process.forgotten_to > min(emitted_to):
             raise CheckpointLost(
                 f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
                 hint="its newest records are gone: restore the checkpoint store, or resubmit the job",

@@ -387,10 +387,11 @@ class ProcessPart:
         for panes in self.local_panes.values():
             panes.trim(emitted - panes.handle.keep_us)
 
-    def remembers(self, emitted: int) -> bool:
-        """Whether all WLocal values are still here that windows beyond `emitted` may read."""
-        panes = self.local_panes.values()
-        return all(one.trimmed_to <= max(emitted - one.handle.keep_us, BEGINNING) for one in panes)
+    @property
+    def forgotten_to(self) -> int:
+        """How far a window part must have emitted to find all WLocal values here that it may still read."""
+        trimmed = (one for one in self.local_panes.values() if one.trimmed_to > BEGINNING)
+        return max((one.trimmed_to + one.handle.keep_us for one in trimmed), default=BEGINNING)
 
 
 def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, SealedPanes]) -> tuple[Seal, ...]:
