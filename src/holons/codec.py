@@ -35,6 +35,8 @@ _TIME: Final = 11
 _DURATION: Final = 12
 
 _PLAIN_DTYPES: Final = frozenset("?bBhHiIlLqQfd")
+_LARGE_BYTES: Final = 1 << 15
+"""From here on bytes are put together once, at the end, and not at each level again."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -42,8 +44,8 @@ _encoder = msgspec.msgpack.Encoder()
 def encode(value: object) -> bytes:
     """The canonical bytes of `value`: None, bool, int, float, str, bytes, times, list, tuple, set, dict, NumPy array."""
     try:
-        return _encoder.encode(_prepare(value))
-    except (UnicodeEncodeError, RecursionError) as error:
+        return b"".join(_pieces(_prepare(value)))
+    except (UnicodeEncodeError, RecursionError, OverflowError) as error:
         raise CodecError(
             f"this value has no canonical bytes: {error}", hint="text must be Unicode, nesting shallow"
         ) from error
@@ -65,8 +67,11 @@ def decode(data: bytes | memoryview) -> Any:  # noqa: ANN401 - the value is what
 def _prepare(value: object) -> object:
     """`value` in terms of what MessagePack knows, in a canonical form."""
     kind = type(value)
-    if value is None or kind in (bool, str, bytes):
+    if value is None or kind in (bool, str):
         return value
+    if kind is bytes:
+        large = len(value) >= _LARGE_BYTES  # type: ignore[arg-type]
+        return _Large([_header(_BYTES, len(value)), value]) if large else value  # type: ignore[arg-type, list-item]
     if kind is int:
         return value if -(2**63) <= value < 2**64 else _extension(_BIG_INT, _big(value))  # type: ignore[operator,arg-type]
     if kind is float:
@@ -77,7 +82,7 @@ def _prepare(value: object) -> object:
     if isinstance(value, np.generic):
         return _prepare(value.item())
     if isinstance(value, tuple):  # named tuples travel as tuples
-        return _extension(_TUPLE, [_prepare(item) for item in value])
+        return _extension(_TUPLE, _items([_prepare(item) for item in value]))
     raise CodecError(
         f"a {kind.__name__} has no canonical bytes",
         hint="use None, bool, int, float, str, bytes, datetime, list, tuple, set, dict or a NumPy array",
@@ -94,24 +99,59 @@ def _canonical_float(value: float) -> float:
     return value + 0.0  # -0.0 + 0.0 is 0.0
 
 
-def _extension(code: int, body: object) -> msgspec.msgpack.Ext:
+class _Large:
+    """Encoded already, in pieces: they hold many bytes, which are copied as seldom as can be."""
+
+    def __init__(self, pieces: list[bytes | memoryview]) -> None:
+        self.pieces = pieces
+        self.length = sum(map(len, pieces))
+
+
+def _pieces(prepared: object) -> list[bytes | memoryview]:
+    return prepared.pieces if isinstance(prepared, _Large) else [_encoder.encode(prepared)]
+
+
+def _items(prepared: list[object]) -> object:
+    """A list of prepared items."""
+    if not any(isinstance(item, _Large) for item in prepared):
+        return prepared
+    return _Large([_header(_LIST, len(prepared)), *(piece for item in prepared for piece in _pieces(item))])
+
+
+def _extension(code: int, body: object) -> object:
+    if isinstance(body, _Large):
+        return _Large([_header(_EXTENSION, body.length) + bytes([code]), *body.pieces])
     return msgspec.msgpack.Ext(code, _encoder.encode(body))
 
 
-def _prepare_map(value: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
+_LIST: Final = (b"\xdc", b"\xdd")
+_BYTES: Final = (b"\xc5", b"\xc6")
+_EXTENSION: Final = (b"\xc8", b"\xc9")
+
+
+def _header(kinds: tuple[bytes, bytes], length: int) -> bytes:
+    """What MessagePack writes before a list, before bytes (at least 256), or before an extension of as many."""
+    if kinds is _LIST and length < 16:
+        return bytes([0x90 | length])
+    two, four = kinds
+    return two + length.to_bytes(2, "big") if length < 1 << 16 else four + length.to_bytes(4, "big")
+
+
+def _prepare_map(value: Any) -> object:  # noqa: ANN401
     pairs = sorted(((encode(key), _prepare(item)) for key, item in value.items()), key=lambda pair: pair[0])
-    return _extension(_MAP, [[msgspec.Raw(key), item] for key, item in pairs])
+    return _extension(_MAP, _items([_items([msgspec.Raw(key), item]) for key, item in pairs]))
 
 
-def _prepare_set(code: int) -> Callable[[Any], msgspec.msgpack.Ext]:
+def _prepare_set(code: int) -> Callable[[Any], object]:
     return lambda value: _extension(code, [msgspec.Raw(item) for item in sorted(encode(item) for item in value)])
 
 
-def _prepare_array(array: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
+def _prepare_array(array: Any) -> object:  # noqa: ANN401
     if isinstance(array.dtype, np.dtypes.StringDType):
         return _extension(_STRINGS, array.tolist())
     if array.dtype.kind == "O":
-        return _extension(_OBJECTS, [list(array.shape), [_prepare(item) for item in array.ravel()]])
+        items = _items([_prepare(item) for item in array.ravel()])
+        return _extension(_OBJECTS, _items([list(array.shape), items]))
     if array.dtype.char not in _PLAIN_DTYPES:
         raise CodecError(
             f"an array of {array.dtype} has no canonical bytes", hint="use integers, floats, bools or strings"
@@ -119,17 +159,21 @@ def _prepare_array(array: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), np.nan, array + 0.0)
     body = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return _extension(_ARRAY, [body.dtype.str, list(array.shape), body.tobytes()])
+    if body.nbytes < _LARGE_BYTES:
+        return _extension(_ARRAY, [body.dtype.str, list(array.shape), body.tobytes()])
+    data = np.ascontiguousarray(body).reshape(-1).view(np.uint8).data
+    large = _Large([_header(_BYTES, body.nbytes), data])
+    return _extension(_ARRAY, _items([body.dtype.str, list(array.shape), large]))
 
 
-def _prepare_datetime(value: Any) -> msgspec.msgpack.Ext:  # noqa: ANN401
+def _prepare_datetime(value: Any) -> object:  # noqa: ANN401
     same_instant = value if value.tzinfo is None else value.astimezone(datetime.UTC)
     return _extension(_DATETIME, same_instant.isoformat())
 
 
 _PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
-    tuple: lambda value: _extension(_TUPLE, [_prepare(item) for item in value]),
-    list: lambda value: [_prepare(item) for item in value],
+    tuple: lambda value: _extension(_TUPLE, _items([_prepare(item) for item in value])),
+    list: lambda value: _items([_prepare(item) for item in value]),
     dict: _prepare_map,
     set: _prepare_set(_SET),
     frozenset: _prepare_set(_FROZENSET),

@@ -246,3 +246,30 @@ def test_an_extension_with_a_damaged_body_is_a_codec_error(code: int, body: obje
     data = msgspec.msgpack.encode(msgspec.msgpack.Ext(code, msgspec.msgpack.encode(body)))
     with pytest.raises(CodecError):
         decode(data)
+
+
+LARGE = st.sampled_from([2**15 - 1, 2**15, 40_000, 2**16 - 40, 2**16 - 1, 2**16, 70_000]).flatmap(
+    lambda size: st.sampled_from(
+        [b"x" * size, np.arange(size, dtype=np.uint8), np.zeros(size // 8, dtype=np.float64), np.ones((2, size)).T]
+    )
+)
+
+
+@given(
+    st.recursive(
+        LARGE | HASHABLE_SCALARS,
+        lambda inner: (
+            st.lists(inner, max_size=20)
+            | st.lists(inner, max_size=3).map(tuple)
+            | st.lists(inner, max_size=3).map(object_array)
+            | st.dictionaries(TEXT, inner, max_size=4)
+        ),
+        max_leaves=6,
+    )
+)
+def test_many_bytes_are_the_same_though_they_are_put_together_at_the_end(value: object):
+    at_once = encode(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holons.codec._LARGE_BYTES", 2**40)
+        assert at_once == encode(value)
+    assert encode(decode(at_once)) == at_once

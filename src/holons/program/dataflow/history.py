@@ -29,16 +29,15 @@ class History(Declared):
         if self._windows is None:
             self._windows = {}
         first = window.start - -(-reach_us // spec.every_us) * spec.every_us
-        known = self._windows.get(side)
-        if known is None:
-            starts = range(first, window.start, spec.every_us)
-            known = {start: read(Window(start, start + spec.size_us)) for start in starts}
-        known = {start: rows for start, rows in known.items() if start >= first and len(rows)}
-        self._windows[side] = known
-        return pl.concat(known.values()) if known else read(window).clear()
+        known = self._windows.get(side, {})
+        starts = range(first, window.start, spec.every_us)
+        self._windows[side] = {
+            start: known[start] if start in known else read(Window(start, start + spec.size_us)) for start in starts
+        }
+        some = [rows for rows in self._windows[side].values() if len(rows)]
+        return pl.concat(some) if some else read(window).clear()
 
-    def add(self, window: Window, rows: dict[str, pl.DataFrame]) -> None:
+    def add(self, side: str, window: Window, rows: pl.DataFrame) -> None:
         """This window is done: it is an earlier one from now on."""
         assert self._windows is not None
-        for side, frame in rows.items():
-            self._windows[side][window.start] = frame
+        self._windows[side][window.start] = rows

@@ -16,6 +16,7 @@ from holons.algebra.ranked import TIME
 from holons.errors import BadElement, BadInput, BadProgram
 from holons.program.dataflow.columns import packed, packed_names, restored, unpacked
 from holons.program.dataflow.history import History
+from holons.program.dataflow.joining import RIGHT_TIME, close_pairs, joined
 from holons.program.dataflow.lines import written_at
 from holons.program.dataflow.needs import Names, Side, columns_needed, kept_of, line_that_reads
 from holons.program.dataflow.plan import (
@@ -42,7 +43,6 @@ from holons.program.program import Program
 from holons.windows import Session, Window
 
 _ROWS: Final = "rows!"
-_RIGHT: Final = "right time!"
 
 Memo = dict[tuple[int, bool], Any]
 
@@ -276,35 +276,38 @@ class Pipeline(Program):
             schema = (node.left if side == "left" else node.right).schema
             assert schema is not None
             kept = getattr(self, f"{name}_{side}")[at]
-            time = pl.Series(TIME if side == "left" else _RIGHT, kept[TIME], dtype=pl.Int64)
+            time = pl.Series(TIME if side == "left" else RIGHT_TIME, kept[TIME], dtype=pl.Int64)
             return unpacked(kept, self._kept(node, side), schema).with_columns(time)
 
-        left, right = rows("left", window), rows("right", window)
+        left = rows("left", window)
         if node.bounds is None:
-            pairs = _join(node, left.drop(START, END, strict=False), right.drop(START, END, strict=False))
+            sides = (side.drop(START, END, strict=False) for side in (left, rows("right", window)))
+            pairs = joined(node, *sides).drop(TIME, RIGHT_TIME, strict=False)
             pairs = pairs.select(_instant(window.start, START), _instant(window.end, END), pl.all())
         else:
             history: History = getattr(self, f"{name}_history")
             before_us, after_us = node.bounds.before_us, node.bounds.after_us
-            old_right = history.rows("right", window, spec, before_us, partial(rows, "right"))
             old_left = history.rows("left", window, spec, after_us, partial(rows, "left"))
+            history.add("left", window, left)
+            if not len(left) and not len(old_left):  # a partition may have rows of other streams only
+                return Part(self._no_pair(node), np.zeros(0, dtype=np.int64))
+            right = rows("right", window)
+            old_right = history.rows("right", window, spec, before_us, partial(rows, "right"))
+            history.add("right", window, right)
             known = pl.concat([old_right, right]) if len(old_right) else right
-            distance = pl.col(_RIGHT) - pl.col(TIME)
-            close = (distance >= -before_us) & (distance <= after_us)
-            pairs = _join(node, left, known).filter(close)
+            pairs = close_pairs(node, node.bounds, left, known)
             if len(old_left):
-                pairs = pl.concat([pairs, _join(node, old_left, right).filter(close)])
-            history.add(window, {"left": left, "right": right})
-        return Part(pairs.drop(TIME, _RIGHT, strict=False), np.full(len(pairs), window.last, dtype=np.int64))
+                pairs = pl.concat([pairs, close_pairs(node, node.bounds, old_left, right)])
+        return Part(pairs, np.full(len(pairs), window.last, dtype=np.int64))
+
+    def _no_pair(self, node: Join) -> pl.DataFrame:
+        assert node.schema is not None
+        kept = {*self._kept(node, "left"), *self._kept(node, "right")}
+        return pl.Schema({name: dtype for name, dtype in node.schema.items() if name in kept}).to_frame()
 
 
 def _sides(node: Join) -> tuple[tuple[Side, Node], tuple[Side, Node]]:
     return ("left", node.left), ("right", node.right)
-
-
-def _join(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    mine, theirs = zip(*node.on, strict=True)
-    return left.join(right, left_on=mine, right_on=theirs, how=node.how, maintain_order="left_right")
 
 
 def _later(column: pl.Series, window: Window, line: str) -> IntArray:
