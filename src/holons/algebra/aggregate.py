@@ -159,7 +159,7 @@ def concat(states: Sequence[State]) -> State:
     return tuple(np.concatenate(columns) for columns in zip(*states, strict=True))
 
 
-def place(zero: State, index: IntArray, state: State) -> State:
+def place(zero: State, index: IntArray | slice, state: State) -> State:
     """`state`'s groups at the positions `index` of an otherwise empty state. `zero` is used up."""
     for target, column in zip(zero, state, strict=True):
         target[index] = column

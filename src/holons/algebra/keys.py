@@ -15,6 +15,7 @@ keys 0 and 1. Floats are no keys: NaN is not equal to itself, and nobody means 0
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,6 +37,10 @@ TEXT: Final = np.dtypes.StringDType()
 
 _SMALL: Final = 1024
 """So many cells of a table may be empty at its beginning: that costs less than to subtract from every row."""
+
+
+_FEW: Final = 4
+"""Keys within so small a part of a table are looked for in that part."""
 
 
 class Coded(NamedTuple):
@@ -230,10 +235,14 @@ class Finder:
         self.keys = keys
         self._low, self._high = (0, -1) if len(keys) == 0 or is_text(keys) else (int(keys[0]), int(keys[-1]))
         self._whole = is_range(keys)
-        self._lookup: IntArray | None = None
-        if not self._whole and self._low <= self._high and _is_small(self._low, self._high, len(keys)):
-            self._lookup = np.full(self._high - self._low + 1, -1, dtype=np.int64)
-            self._lookup[keys - self._low] = _range(len(keys))
+
+    @cached_property
+    def _lookup(self) -> IntArray | None:
+        if self._low > self._high or not _is_small(self._low, self._high, len(self.keys)):
+            return None
+        lookup = np.full(self._high - self._low + 1, -1, dtype=np.int64)
+        lookup[self.keys - self._low] = _range(len(self.keys))
+        return lookup
 
     def find(self, wanted: Keys) -> IntArray | None:
         """Where each key of a key column is; None if one of them is missing. Maybe the column itself: do not change it.
@@ -248,8 +257,26 @@ class Finder:
                 return None
             if self._whole:
                 return np.subtract(wanted, self._low) if self._low else wanted  # type: ignore[return-value]
-        places = positions(self.keys, wanted) if self._lookup is None else self._lookup[np.subtract(wanted, self._low)]
+        places = self._places(wanted)
         return places if int(places.min()) >= 0 else None
+
+    def _places(self, wanted: Keys) -> IntArray:
+        if is_text(self.keys) != is_text(wanted):
+            return positions(self.keys, wanted)
+        first, last = below(self.keys, wanted), int(np.searchsorted(self.keys, wanted[-1:], side="right")[0])
+        if _FEW * (last - first) < len(self.keys):  # they lie close to each other: no need to look at the others
+            found = positions(self.keys[first:last], wanted)
+            return np.where(found >= 0, found + first, -1)
+        return positions(self.keys, wanted) if self._lookup is None else self._lookup[np.subtract(wanted, self._low)]
+
+
+def below(keys: Keys, others: Keys) -> int:
+    """How many keys are less than all of the others, of which there must be some.
+
+    >>> below(np.array([2, 5, 9]), np.array([6, 7]))
+    2
+    """
+    return int(np.searchsorted(keys, others[:1])[0]) if is_text(keys) == is_text(others) else 0
 
 
 def position(keys: Keys, key: Key) -> int:

@@ -244,12 +244,17 @@ class _CountingKeys(_Moving):
         places = self._finder.find(keys)
         if places is not None:
             return places
-        table, old, places = key_columns.align(self._finder.keys, keys)
+        before = self._finder.keys
+        fixed = key_columns.below(before, keys)  # keys often grow with time: then most of the table stays where it is
+        tail, old, places = key_columns.align(before[fixed:], keys)
+        table = np.concatenate((before[:fixed], tail)) if fixed else tail
+        grown = place(self._inner.zero(len(table)), slice(fixed), take(self._totals, slice(fixed)))
+        self._totals = place(grown, old + fixed, take(self._totals, slice(fixed, None)))
         hidden = np.zeros(len(table), dtype=np.int64)
-        hidden[old] = self._hidden
-        self._finder, self._hidden = Finder(table), hidden
-        self._totals, self._shared = place(self._inner.zero(len(table)), old, self._totals), False
-        return places
+        hidden[:fixed] = self._hidden[:fixed]
+        hidden[old + fixed] = self._hidden[fixed:]
+        self._finder, self._hidden, self._shared = Finder(table), hidden, False
+        return places + fixed
 
     def _move(self, pane: _KeyedPane, places: IntArray | None, combine: _Combine, count: np.ufunc) -> None:
         """Put a pane in, or take it out, given the places of its keys (None: it is as wide as the table)."""
