@@ -111,6 +111,15 @@ def test_each_stream_of_a_job_is_spread_evenly(alone_s):
         assert sorted(streams) == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_job_begins_and_is_told_to_be_out_without_waiting_for_heartbeats():
+    job, streams, _ = highest(4, windows=2)
+    cluster = Cluster(streams, dataclasses.replace(SETTINGS, rows_max=1000, heartbeat_s=20.0, failure_timeout_s=90.0))
+    nodes = [cluster.start(number) for number in range(2)]
+    cluster.run(50.0)
+    cluster.add(job)
+    cluster.run_until(lambda: all(node.settled for node in nodes), within_s=19.0)
+
+
 def test_the_last_node_may_leave():
     flood = Flood(2, SETTINGS)
     only = flood.cluster.start(0)

@@ -63,11 +63,13 @@ class Node:
         self._troubled: set[str] = set()
         """Jobs whose logs did not answer the last time."""
         self._beat_position = 0
+        self._told_ends = (False, 0)
 
     def add_job(self, name: str, job: Job, cuts: Sequence[Cut] = ()) -> None:
         """Takes part in a job from now on; `cuts` say where it takes over from an older version."""
         self.given[name] = job
         self._cuts[name] = cuts
+        self._look_soon()
 
     def refuse(self, name: str, error: Exception) -> None:
         """A job's code cannot be loaded here, so it can run nowhere."""
@@ -138,18 +140,32 @@ class Node:
 
         One stream that does not answer keeps nobody from the others: least of all from beating.
         """
-        heard = False
+        heard, deaf = False, True
         with suppress(OSError):
-            heard = self._listen()
-            self._claim()
-        for step in (self._open_jobs, self._try_next, self._beat, self._tell_failures, self._tend, self._trim_streams):
+            heard, deaf = self._listen(), False
+        begin = (self._open_jobs,) if deaf else (self._open_jobs, self._claim)
+        tell = (self._try_next, self._tell_ends, self._beat, self._tell_failures)
+        for step in (*begin, *tell, self._tend, self._trim_streams):
             with suppress(OSError):
                 step()
         return heard
 
     def _beat_soon(self) -> None:
         """The others should know at once."""
-        self._beat_at_s = self._kept_house_at_s = float("-inf")
+        self._beat_at_s = float("-inf")
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        """There is something to be done, or to be read, at once."""
+        self._kept_house_at_s = float("-inf")
+
+    def _tell_ends(self) -> None:
+        """That something is out is told at once: somebody may wait for it."""
+        if self._ends() != self._told_ends:
+            self._beat_soon()
+
+    def _ends(self) -> tuple[bool, int]:
+        return self.settled, sum(one.settled for here in self.jobs.values() for one in here.tasklets.values())
 
     def _tend(self) -> None:
         live = [node for node in self.membership.live() if node != self.name or not self.leaving]
@@ -279,8 +295,10 @@ class Node:
             return
         self._sequence += 1
         running = [self._told(here, tasklet) for here in self.jobs.values() for tasklet in here.tasklets.values()]
-        beat = Beat(self.name, self._sequence, tuple(running), self.leaving, len(self.given), self.settled, self._pid)
+        ends = self._ends()
+        beat = Beat(self.name, self._sequence, tuple(running), self.leaving, len(self.given), ends[0], self._pid)
         self._beat_position = self.ports.beats.append(encode(beat))
+        self._told_ends = ends
         self.membership.sent(self._sequence)
         self._beat_at_s = now_s
         waiting = {
@@ -391,6 +409,7 @@ class Node:
         if self._claimed.get(slot, -1) < epoch:
             self.ports.control.append(encode(Claim(job, partition, number, epoch, self.name)))
             self._claimed[slot] = epoch
+            self._look_soon()
 
     def _poisoned(self, job: str, partition: int) -> bool:
         """Stops a job that takes one node after the other down at the same place.
