@@ -14,6 +14,7 @@ keys 0 and 1. Floats are no keys: NaN is not equal to itself, and nobody means 0
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
@@ -263,7 +264,7 @@ class Finder:
     def _places(self, wanted: Keys) -> IntArray:
         if is_text(self.keys) != is_text(wanted):
             return positions(self.keys, wanted)
-        first, last = below(self.keys, wanted), int(np.searchsorted(self.keys, wanted[-1:], side="right")[0])
+        first, last = below(self.keys, wanted), bisect_right(self.keys, wanted[-1])
         if _FEW * (last - first) < len(self.keys):  # they lie close to each other: no need to look at the others
             found = positions(self.keys[first:last], wanted)
             return np.where(found >= 0, found + first, -1)
@@ -276,7 +277,7 @@ def below(keys: Keys, others: Keys) -> int:
     >>> below(np.array([2, 5, 9]), np.array([6, 7]))
     2
     """
-    return int(np.searchsorted(keys, others[:1])[0]) if is_text(keys) == is_text(others) else 0
+    return bisect_left(keys, others[0]) if is_text(keys) == is_text(others) else 0
 
 
 def position(keys: Keys, key: Key) -> int:
@@ -285,7 +286,7 @@ def position(keys: Keys, key: Key) -> int:
         return -1
     if not isinstance(key, str) and not int(keys[0]) <= key <= int(keys[-1]):
         return -1
-    spot = int(np.searchsorted(keys, np.array([key], dtype=keys.dtype))[0])
+    spot = bisect_left(keys, key)
     return spot if spot < len(keys) and keys[spot] == key else -1
 
 

@@ -14,7 +14,7 @@ from holons.errors import BadElement, BadProgram
 VALUES = {
     "int": st.integers(-(2**63), 2**63 - 1),
     "float": st.floats(width=64),
-    "str": st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+    "str": st.text(st.characters(exclude_categories=["Cs"]), max_size=3).map(lambda text: text * 9),
 }
 NAN_LAST = {"int": int, "str": str, "float": lambda x: (math.isnan(x), 0.0 if math.isnan(x) else x)}
 

@@ -17,6 +17,7 @@ from holons.algebra.sums import Average, Sum
 from holons.errors import BadWindow, IntegerOverflow
 
 KEYS = st.one_of(st.integers(0, 6), st.sampled_from([-(2**60), 2**60]))
+TEXTS = st.sampled_from(["", "b", "bb", *(f"NumPy keeps longer ones elsewhere: {number}" for number in range(4))])
 BOTH = Product(a=MergeMap(Average("float")), b=MergeMap(MaxRegister("int")))
 CASES = {
     "counter": (GCounter(), st.integers(0, 9)),
@@ -24,6 +25,7 @@ CASES = {
     "maximum": (MaxRegister("int"), st.integers(-99, 99)),
     "map of counters": (MergeMap(GCounter()), st.tuples(KEYS, st.integers(0, 3))),
     "map of words": (MergeMap(Sum("int")), st.tuples(st.sampled_from("abcdef"), st.integers(-3, 3))),
+    "map of texts": (MergeMap(GCounter()), st.tuples(TEXTS, st.integers(0, 3))),
     "map of averages": (MergeMap(Average("int")), st.tuples(KEYS, st.integers(-3, 3))),
     "map of exact averages": (MergeMap(Average("float")), st.tuples(KEYS, st.floats(-1e9, 1e9))),
     "map of histograms": (MergeMap(Histogram([0, 2])), st.tuples(KEYS, st.integers(-3, 3))),

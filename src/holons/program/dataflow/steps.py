@@ -69,7 +69,9 @@ class Filter(Step):
             if mask.dtype not in (pl.Boolean, pl.Null):
                 raise BadElement(f"{condition} is {mask.dtype}, not a condition", hint='e.g. pl.col("price") > 100')
         all_hold = masks[0] if len(masks) == 1 else pl.select(pl.all_horizontal(*masks)).to_series()
-        chosen = all_hold.cast(pl.Boolean).fill_null(False).to_numpy()
+        if all_hold.null_count() or all_hold.dtype != pl.Boolean:
+            all_hold = all_hold.cast(pl.Boolean).fill_null(False)
+        chosen = all_hold.to_numpy()
         if len(chosen) != len(batch.frame):
             raise BadElement("a filter looks at each row by itself", hint="no aggregates in a filter: use a window")
         return batch if bool(chosen.all()) else batch.take(chosen)
