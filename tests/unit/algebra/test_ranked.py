@@ -2,13 +2,12 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.algebra.rows_by_hand import folded, read, rows_at
+from tests.unit.algebra.rows_by_hand import Many, folded, read, rows_at
 
-from holons.algebra import Groups, MergeMap, Origin, Ranked, Rows, rows_of
+from holons.algebra import Groups, MergeMap, Ranked, rows_of
 from holons.algebra.ranked import TIME
 from holons.errors import BadElement, BadProgram
 
@@ -86,30 +85,14 @@ def test_null_in_any_column_and_the_row_is_not_there():
 
 
 @pytest.mark.parametrize("down", [True, False])
-@pytest.mark.parametrize("shape", ["random", "ascending", "descending", "ties", "nan", "mostly nan", "constant"])
-@pytest.mark.parametrize("layout", ["one", "runs", "scattered"])
+@Many.each_shape
+@Many.each_layout
 def test_early_selection_leaves_out_nothing(shape, layout, down):
-    n, k = 30_000, 7
-    random = np.random.default_rng(5)
-    ts = random.integers(0, 50, n)
-    scores = {
-        "random": random.normal(size=n),
-        "ascending": np.arange(n),
-        "descending": -np.arange(n),
-        "ties": random.integers(0, 3, n),
-        "nan": np.where(random.random(n) < 0.5, np.nan, random.normal(size=n)),
-        "mostly nan": np.where(np.arange(n) % 9999 != 3, np.nan, 1.0),
-        "constant": np.full(n, 2**62),
-    }[shape]
-    ids = {"one": np.zeros(n, dtype=np.int64), "runs": np.arange(n) // 10_000, "scattered": np.arange(n) * 7 % 3}[
-        layout
-    ]
-    groups = Groups.scatter(ids, 3) if layout == "scattered" else Groups.by_label(ids)[1]
+    many, k = Many(shape, layout), 7
     ranked = Ranked(("score", "payload"), (down,), k)
-    state = ranked.fold(groups, Rows((scores, np.arange(n)), ts, Origin(0, 100, n)))
-    for group in range(groups.n):
-        rows = [(s, t, 0, 100 + o, o) for s, t, o, g in zip(scores.tolist(), ts.tolist(), range(n), ids) if g == group]
-        assert repr(kept(ranked.value(state, group))) == repr(in_order(rows, k, down))
+    state = ranked.fold(many.groups, many.rows)
+    for group in range(many.groups.n):
+        assert repr(kept(ranked.value(state, group))) == repr(in_order(many.of_group(group), k, down))
 
 
 def test_in_a_map_each_key_has_its_own():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.algebra.rows_by_hand import folded, read, rows_at
+from tests.unit.algebra.rows_by_hand import Many, folded, read, rows_at
 
 from holons.algebra import Groups, Origin, Rows, TopK
 from holons.errors import BadElement, BadProgram
@@ -45,30 +45,14 @@ def test_the_best_rows_of_two_partitions(scores, k, largest, data):
 
 
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("shape", ["random", "ascending", "descending", "ties", "nan", "mostly nan", "constant"])
-@pytest.mark.parametrize("layout", ["one", "runs", "scattered"])
+@Many.each_shape
+@Many.each_layout
 def test_early_selection_leaves_out_nothing(shape, layout, largest):
-    n, k = 30_000, 7
-    random = np.random.default_rng(5)
-    ts = random.integers(0, 50, n)
-    scores = {
-        "random": random.normal(size=n),
-        "ascending": np.arange(n),
-        "descending": -np.arange(n),
-        "ties": random.integers(0, 3, n),
-        "nan": np.where(random.random(n) < 0.5, np.nan, random.normal(size=n)),
-        "mostly nan": np.where(np.arange(n) % 9999 != 3, np.nan, 1.0),
-        "constant": np.full(n, 2**62),
-    }[shape]
-    ids = {"one": np.zeros(n, dtype=np.int64), "runs": np.arange(n) // 10_000, "scattered": np.arange(n) * 7 % 3}[
-        layout
-    ]
-    groups = Groups.scatter(ids, 3) if layout == "scattered" else Groups.by_label(ids)[1]
+    many, k = Many(shape, layout), 7
     top = TopK(k, largest=largest)
-    state = top.fold(groups, Rows((scores, np.arange(n)), ts, Origin(0, 100, n)))
-    for group in range(groups.n):
-        rows = [(s, t, 0, 100 + o, o) for s, t, o, g in zip(scores.tolist(), ts.tolist(), range(n), ids) if g == group]
-        assert repr(top.value(state, group)) == repr(best(rows, k, largest))
+    state = top.fold(many.groups, many.rows)
+    for group in range(many.groups.n):
+        assert repr(top.value(state, group)) == repr(best(many.of_group(group), k, largest))
 
 
 def test_rows_that_come_twice_count_once_also_in_large_batches():
