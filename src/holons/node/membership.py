@@ -98,3 +98,25 @@ class Membership:
     def all_running(self) -> list[tuple[str, Running]]:
         """What everybody ever said last, the dead included: progress does not go back."""
         return [(node, running) for node, peer in sorted(self._peers.items()) for running in peer.beat.running]
+
+    def suspicion(self, job: str, partition: int, patience: float = 1.0) -> tuple[int, int]:
+        """How many owners in a row died without getting beyond an offset, and which.
+
+        Every node says in a beat what it is about to touch, so the dead tell where they died.
+        """
+        told = [
+            (node, running)
+            for node, running in self.all_running()
+            if (running.job, running.partition) == (job, partition)
+        ]
+        passed = max((one.offset for node, one in told if self.alive(node)), default=-1)
+        worst = (0, 0)
+        for slot in {one.slot for _, one in told if one.slot >= 0}:
+            owners = [(one.epoch, one.offset, node, one.touched) for node, one in told if one.slot == slot]
+            furthest = max(offset for _, offset, _, _ in owners)
+            since = min(epoch for epoch, offset, _, _ in owners if offset == furthest)
+            dead = {node for _, _, node, _ in owners if self.died(node, patience)}
+            deaths = sum(touched and epoch >= since and node in dead for epoch, _, node, touched in owners)
+            if passed <= furthest:
+                worst = max(worst, (deaths, furthest))
+        return worst

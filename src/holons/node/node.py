@@ -416,35 +416,13 @@ class Node:
 
         A node that is only slow must not stop a job: while one of the dead may still show up, nobody claims, and no more.
         """
-        deaths, offset = self._suspicion(job, partition)
+        deaths, offset = self.membership.suspicion(job, partition)
         if deaths < self.settings.poison_deaths:
             return False
-        if self._suspicion(job, partition, _SURELY)[0] >= self.settings.poison_deaths:
+        if self.membership.suspicion(job, partition, _SURELY)[0] >= self.settings.poison_deaths:
             reason = f"{deaths} nodes in a row died at offset {offset} of partition {partition}, or soon after"
             self._untold = self._untold or [Stopped(job, "Poison", reason)]
         return True
-
-    def _suspicion(self, job: str, partition: int, patience: float = 1.0) -> tuple[int, int]:
-        """How many owners in a row died without getting beyond an offset, and which.
-
-        Every node says in a beat what it is about to touch, so the dead tell where they died.
-        """
-        told = [
-            (node, running)
-            for node, running in self.membership.all_running()
-            if (running.job, running.partition) == (job, partition)
-        ]
-        passed = max((one.offset for node, one in told if self.membership.alive(node)), default=-1)
-        worst = (0, 0)
-        for slot in {one.slot for _, one in told if one.slot >= 0}:
-            owners = [(one.epoch, one.offset, node, one.touched) for node, one in told if one.slot == slot]
-            furthest = max(offset for _, offset, _, _ in owners)
-            since = min(epoch for epoch, offset, _, _ in owners if offset == furthest)
-            dead = {node for _, _, node, _ in owners if self.membership.died(node, patience)}
-            deaths = sum(touched and epoch >= since and node in dead for epoch, _, node, touched in owners)
-            if passed <= furthest:
-                worst = max(worst, (deaths, furthest))
-        return worst
 
     def _try_next(self) -> None:
         """Of the partitions that may have killed their owners, only one is run at a time, the least suspect first.
@@ -533,7 +511,7 @@ class Node:
         for partition in sorted(mine - set(here.tasklets)):
             try:
                 tasklet = here.start(partition)
-                tasklet.suspicion, tasklet.suspect_to = self._suspicion(here.name, partition)
+                tasklet.suspicion, tasklet.suspect_to = self.membership.suspicion(here.name, partition)
                 self._beat_soon()
             except (LogUnavailable, StoreUnavailable):
                 continue
