@@ -21,17 +21,19 @@ SINCE = datetime(2015, 7, 15) - datetime(1970, 1, 1)  # noqa: DTZ001 - the files
 LOAD = Load(5_000, partitions=2, rate=nexmark.RATE)
 
 
-def bench(tmp_path):
-    return nexmark._Bench(tmp_path, LOAD, LOAD, nodes=2, repeat=1)
-
-
 @pytest.mark.parametrize("query", nexmark.QUERIES)
-def test_answers_are_checked(query, tmp_path, monkeypatch):
-    bench(tmp_path).check(query)
+def test_answers_are_checked(query, monkeypatch):
+    nexmark.check(LOAD, query)
     right = nexmark.answer
     monkeypatch.setattr(nexmark, "answer", lambda *given, **parameters: right(*given, **parameters).slice(1))
     with pytest.raises(InvariantBroken, match=query):
-        bench(tmp_path).check(query)
+        nexmark.check(LOAD, query)
+
+
+def test_answers_are_checked_in_another_process():
+    nexmark._check_elsewhere(LOAD, "q7")
+    with pytest.raises(BadInput, match="q99"):
+        nexmark._check_elsewhere(LOAD, "q99")
 
 
 def test_what_is_not_measured_is_told():
