@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ from holons.program import Collected, Job
 
 _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
 """A node that finds nothing to do sleeps for so long; ever longer if that goes on, since to look costs a core's time."""
+ENVIRONMENT: Final = {"POLARS_MAX_THREADS": "1"}
+"""What node processes get where nothing else is said: a node is one thread, and a second one of polars would take its
+core from other nodes; to hand small columns back and forth also costs more than it gains."""
 _LOOK_S = 0.01
 _STOP_S = 5.0
 _TEND_S = 0.5

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from holons.engines.driver import Birth, Driver, live
+from holons.engines.driver import ENVIRONMENT, Birth, Driver, live
 from holons.engines.site import Site
 from holons.node import Settings
 
@@ -37,7 +37,7 @@ class NodeProcess:
 
     def __init__(self, birth: Birth) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, process_group=0
+            [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, process_group=0, env={**ENVIRONMENT, **os.environ}
         )
         site = str(birth.site.directory.resolve()), birth.site.store
         told = _Told(*site, birth.name, birth.settings, birth.secret, birth.log_level, os.getpid())

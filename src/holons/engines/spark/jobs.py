@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -11,10 +13,15 @@ from pyspark import InheritableThread
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
+from holons.engines.driver import ENVIRONMENT
+
 _SCHEMA = "done boolean"
 
 Work: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does: it gets its own number, in a column `id`, and returns nothing."""
+
+
+_environment = threading.Lock()
 
 
 class SparkJob:
@@ -35,7 +42,9 @@ class SparkJob:
     def _run(self, name: str, work: Work, tasks: int, profile: ResourceProfile | None) -> None:
         self.spark.sparkContext.setJobGroup(self.group, f"Holons {name}", interruptOnCancel=True)
         try:
-            self.spark.range(tasks, numPartitions=tasks).mapInArrow(work, _SCHEMA, profile=profile).collect()
+            with _own_environment(self.spark):
+                job = self.spark.range(tasks, numPartitions=tasks).mapInArrow(work, _SCHEMA, profile=profile)
+            job.collect()
         except Exception as error:  # noqa: BLE001 - whatever Spark says: they are gone
             self.error = error
 
@@ -47,3 +56,16 @@ class SparkJob:
 
     def kill(self) -> None:
         self.spark.sparkContext.cancelJobGroup(self.group)
+
+
+@contextmanager
+def _own_environment(spark: SparkSession) -> Iterator[None]:
+    """What is made of Python functions meanwhile runs in workers with our environment; other queries keep theirs."""
+    context = spark.sparkContext
+    with _environment:
+        theirs = context.environment
+        context.environment = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ} | theirs
+        try:
+            yield
+        finally:
+            context.environment = theirs
