@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 
+import polars as pl
+
+import holons as h
 from holons.engines.simulator.workloads import SECOND, YEAR, Make, Partition, partition, streams
 from holons.engines.simulator.workloads import bid as _bid
 from holons.engines.simulator.workloads import click as _click
@@ -11,7 +15,7 @@ from holons.engines.simulator.workloads import sale as _sale
 from holons.engines.simulator.workloads import visit as _visit
 from holons.program import Job
 
-__all__ = ["EXAMPLES", "SECOND", "YEAR", "Make", "Partition", "load", "partition", "streams"]
+__all__ = ["EXAMPLES", "SECOND", "YEAR", "Make", "Partition", "Threads", "load", "partition", "streams"]
 
 
 def load(name: str) -> Job:
@@ -30,3 +34,15 @@ EXAMPLES: dict[str, tuple[Make, float]] = {
     "hot_auctions": (_bid, 15),
 }
 """Which rows an example wants, and over how many seconds."""
+
+
+class Threads(h.Program):
+    """How many threads polars has wherever this runs."""
+
+    seen = h.WCRDT(h.MaxRegister("int"), h.Tumbling("1m"))
+
+    def process(self, events: h.Events) -> None:
+        self.seen.insert(pl.thread_pool_size(), events.ts)
+
+    def on_window(self, window: h.Window) -> Iterator[dict[str, int]]:
+        yield {"threads": self.seen[window]}

@@ -7,10 +7,12 @@ import signal
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.workloads import load
+from tests.workloads import Threads, load
 
+import holons as h
 from holons.clock import SystemClock
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
@@ -73,6 +75,25 @@ def test_nodes_are_added_and_drained_while_a_job_runs(workload):
         pids = nodes.watcher.pids()
     assert canonical(site.collected(job.name)) == expected
     assert pids
+
+
+def test_a_node_is_one_thread_also_in_polars_and_other_queries_are_left_alone(tmp_path):
+    site, job = Site(tmp_path), h.job(Threads(), "bids")
+    site.load({"bids": [bids(0)]})
+    with SparkNodes(site, nodes=1) as nodes:
+        nodes.submit(job)
+        nodes.start()
+        assert nodes.wait(120.0)
+        rows = nodes.spark.range(1).mapInArrow(_threads_here, "threads bigint").collect()
+    found = site.collected(job.name)["on_window"]
+    assert {row["threads"] for row in found[0]} == {1}
+    assert [row.threads for row in rows] == [pl.thread_pool_size()]
+
+
+def _threads_here(batches):
+    import polars
+
+    yield from (pa.RecordBatch.from_pydict({"threads": [polars.thread_pool_size()]}) for _ in batches)
 
 
 def test_sessions_that_will_not_do_are_refused_with_the_fix():

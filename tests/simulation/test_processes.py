@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.workloads import load
+from tests.workloads import Threads, load
 
 import holons as h
 from holons.clock import SystemClock
@@ -87,6 +87,17 @@ def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_pa
         until(lambda: victim in nodes.watcher.settled(1), "it did not catch up with what the others did")
         assert not nodes.stopped()
     assert canonical(site.collected(job.name)) == expected
+
+
+def test_a_node_is_one_thread_also_in_polars(tmp_path, workload):
+    site, job = Site(tmp_path), h.job(Threads(), "bids")
+    site.load({"bids": workload[1]})
+    with ProcessNodes(site) as nodes:
+        nodes.submit(job)
+        nodes.start()
+        assert nodes.wait(60.0)
+    found = site.collected(job.name)["on_window"]
+    assert {row["threads"] for rows in found.values() for row in rows} == {1}
 
 
 class Deadly(h.Program):

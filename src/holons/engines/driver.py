@@ -6,6 +6,7 @@ its nodes end themselves, and another driver goes on with the same site.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -257,6 +258,7 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
     diary, written_s, idle_s = Diary(node), float("-inf"), _IDLE_S
+    gc.freeze()  # what is there by now stays: to look through all modules again and again would stop the loop
     while not stop and not node.left:
         happened = node.tick()
         now_s = ports.clock.now_s()
