@@ -41,7 +41,7 @@ class TrimmingRig(Rig):
         self.reaches[number] = Reach(
             [layout.reach(stage, sealed) for stage in range(layout.stages)], list(run.window.emitted_to)
         )
-        run.process.forget(min(run.window.emitted_to))
+        run.process.forget(run.window.emitted_to)
         processed, emitted = (
             [min(steps) for steps in zip(*(reach[part] for reach in self.reaches), strict=True)] for part in (0, 1)
         )

@@ -7,7 +7,8 @@ process record says how far a window record must be that goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from holons import codec
@@ -36,6 +37,12 @@ def whole_records(store: Store, name: str) -> list[tuple[Position, Any]]:
             return found
 
 
+def past(emitted_to: Sequence[int], forgotten_to: Sequence[int]) -> bool:
+    """Whether windows of all stages are past what was forgotten. Nothing is emitted where nothing is said."""
+    stages = zip_longest(emitted_to, forgotten_to, fillvalue=BEGINNING)
+    return all(emitted >= forgotten for emitted, forgotten in stages)
+
+
 class Checkpoints:
     """The records of one partition of one job."""
 
@@ -56,11 +63,11 @@ class Checkpoints:
             mine >= stored for mine, stored in zip(window.emitted_to, newest[0][1:] if newest else (), strict=False)
         ):
             reached = (window.calls, *window.emitted_to)
-            self._put(self._window, reached, (dict(window.ordinals), BEGINNING, window.snapshot()))
+            self._put(self._window, reached, (dict(window.ordinals), [], codec.Nested(window.resumable())))
             if reached in self._store.durable(self._window):
-                run.process.forget(min(window.emitted_to))
+                run.process.forget(window.emitted_to)
         process = run.process.state
-        record = (dict(process.ordinals), run.process.forgotten_to, run.process.snapshot())
+        record = (dict(process.ordinals), run.process.forgotten_to, codec.Nested(run.process.resumable()))
         self._put(self._process, (process.offset, process.sealed_to), record)
 
     def _put(self, name: str, position: Position, record: object) -> None:
@@ -82,9 +89,10 @@ class Checkpoints:
         """The newest records that the logs bear out; nothing at all if none was ever stored."""
         start, end = input_bounds
         emitted, window = self._newest(self._window, lambda *_: True, output_end)
-        past = min(emitted[1:], default=BEGINNING)
         _, process = self._newest(
-            self._process, lambda position, forgotten: start <= position[0] <= end and forgotten <= past, output_end
+            self._process,
+            lambda position, forgotten_to: start <= position[0] <= end and past(emitted[1:], forgotten_to),
+            output_end,
         )
         if process is None and start > 0:
             raise CheckpointLost(
@@ -94,13 +102,13 @@ class Checkpoints:
         return Records(process, window)
 
     def _newest(
-        self, name: str, fits: Callable[[Position, int], bool], output_end: Callable[[str], int]
+        self, name: str, fits: Callable[[Position, Sequence[int]], bool], output_end: Callable[[str], int]
     ) -> tuple[Position, bytes | None]:
         """The newest record that fits, by its position and by how far window records must reach for it."""
         refused = 0
-        for position, (ordinals, forgotten, record) in whole_records(self._store, name):
+        for position, (ordinals, forgotten_to, record) in whole_records(self._store, name):
             written = all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items())
-            if written and fits(position, forgotten):
+            if written and fits(position, forgotten_to):
                 assert isinstance(record, bytes)
                 return position, record
             refused += 1

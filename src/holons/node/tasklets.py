@@ -20,7 +20,7 @@ from holons.errors import CheckpointLost, CodecError, LogUnavailable, RecordDama
 from holons.node.pace import Pace
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
-from holons.node.recovery import Checkpoints, whole_records
+from holons.node.recovery import Checkpoints, past, whole_records
 from holons.node.settings import Settings
 from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
@@ -196,6 +196,8 @@ class PartitionTasklet:
         """How far it was, in rows and windows, when it came to belong to somebody else."""
         self._rows = Pace(_ROWS_FIRST, here.settings.rows_max)
         self._calls = Pace(_CALLS_FIRST, here.settings.calls_max)
+        self._behind = False
+        """Whether more windows may wait than could be emitted the last time: they come before more rows."""
         self._stored: object = None
         self._outputs: deque[Output] = deque()
         self._deltas: deque[Delta] = deque()
@@ -210,7 +212,7 @@ class PartitionTasklet:
         layout, sealed_to = self.here.job.layout, self.run.process.state.sealed_to
         processed = [layout.reach(stage, sealed_to) for stage in range(layout.stages)]
         emitted_to = self.run.window.emitted_to
-        if not self.here.replica.serves(processed, emitted_to) or self.run.process.forgotten_to > min(emitted_to):
+        if not self.here.replica.serves(processed, emitted_to) or not past(emitted_to, self.run.process.forgotten_to):
             raise CheckpointLost(
                 f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
                 hint="its newest records are gone: restore the checkpoint store, or resubmit the job",
@@ -232,13 +234,13 @@ class PartitionTasklet:
         return max_ahead_us is not None and ahead(self.run, self.here.replica, max_ahead_us)
 
     def _waits(self) -> bool:
-        """Whether it reads nothing now: it has rows at hand, or is held, or owes windows."""
+        """Whether it reads nothing now: it has rows at hand, or windows to emit, or is held."""
         if self.run.parked is not None or self.held:
             self._watch(quiet=False)  # it waits for others, so they must not take it for idle
             return True
         max_ahead_us = self.here.settings.max_ahead_us
         owes = max_ahead_us is not None and owes_windows(self.run, self.here.replica, max_ahead_us)
-        return owes or self.run.process.busy
+        return owes or self._behind or self.run.process.busy
 
     @property
     def settled(self) -> bool:
@@ -250,24 +252,38 @@ class PartitionTasklet:
         if not self._write():
             self._watch(quiet=False)
             return False
-        clock = self.here.ports.clock
-        began_s, worked_s = clock.now_s(), clock.worked_s()
-        read_to, calls = self.run.process.read_to, self.run.window.calls
-        happened = self._read()
         try:
-            happened |= self.run.work(self.here.replica, self._calls.size)
+            happened = self._process()
+            happened |= self._emit()
         finally:  # a program that fails has put out what came before
-            outputs, deltas = self.run.drain()
-            self._outputs.extend(outputs)
-            self._deltas.extend(deltas)
+            self._drain()
             self._write()
-        passed_s, worked_s = clock.now_s() - began_s, clock.worked_s() - worked_s
-        self._rows.learn(self.run.process.read_to - read_to, worked_s, passed_s)
-        self._calls.learn(self.run.window.calls - calls, worked_s, passed_s)
         self.quiet = not happened
         if self.quiet or self.offset > self.suspect_to:
             self.suspicion = 0
         return happened
+
+    def _process(self) -> bool:
+        clock, read_to = self.here.ports.clock, self.run.process.read_to
+        began_s, worked_s = clock.now_s(), clock.worked_s()
+        happened = self._read()
+        happened |= self.run.process.work(self.here.replica)
+        self._rows.learn(self.run.process.read_to - read_to, clock.worked_s() - worked_s, clock.now_s() - began_s)
+        return happened
+
+    def _emit(self) -> bool:
+        clock, calls = self.here.ports.clock, self.run.window.calls
+        began_s, worked_s = clock.now_s(), clock.worked_s()
+        happened = self.run.emit(self.here.replica, self._calls.size)
+        done = self.run.window.calls - calls
+        self._behind = done >= self._calls.size
+        self._calls.learn(done, clock.worked_s() - worked_s, clock.now_s() - began_s)
+        return happened
+
+    def _drain(self) -> None:
+        outputs, deltas = self.run.drain()
+        self._outputs.extend(outputs)
+        self._deltas.extend(deltas)
 
     def _read(self) -> bool:
         if self._waits():
@@ -373,9 +389,8 @@ class PartitionTasklet:
         self.here.trim_soon = True
         if floors is not None:
             self.stored_to, self.emitted_to = floors
-            self.run.process.forget(
-                min(*self.emitted_to, *self.run.window.emitted_to)
-            )  # this run may lag behind others
+            stages = zip(self.emitted_to, self.run.window.emitted_to, strict=True)
+            self.run.process.forget([min(stage) for stage in stages])  # this run may lag behind others
 
 
 def _aligned(chunks: list[Chunk]) -> list[Chunk]:

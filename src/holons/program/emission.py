@@ -95,7 +95,7 @@ class WindowPart:
                 return happened
             happened |= self._move_on(stage, limit)
         for panes in self.local_panes.values():  # they resume with what has been emitted, so nothing older is needed
-            panes.trim(min(self.emitted_to[panes.handle.stage :]) - panes.handle.keep_us)
+            panes.trim(panes.handle.read_to(self.emitted_to) - panes.handle.keep_us)
         return happened
 
     def _known(self, stage: int, replica: Replica, sealed: int) -> int:
@@ -175,6 +175,10 @@ class WindowPart:
 
     def snapshot(self) -> bytes:
         """The resume state, between any two calls. Nothing may wait to be sent."""
+        return codec.encode(self.resumable())
+
+    def resumable(self) -> object:
+        """What `snapshot` has the bytes of: to be encoded before anything else happens here."""
         if self.deltas or self.outputs:
             raise InvariantBroken(
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
@@ -191,10 +195,10 @@ class WindowPart:
         )
         held = (
             {index: panes.snapshot() for index, panes in self.local_panes.items()},
-            [None, *(self.contributions[stage].snapshot() for stage in range(1, self.layout.stages))],
+            [None, *(codec.Nested(self.contributions[stage].resumable()) for stage in range(1, self.layout.stages))],
             {index: sessions.snapshot() for index, sessions in self.sessions.items()},
         )
-        return codec.encode((plain, held))
+        return plain, held
 
 
 class WindowScope:
@@ -268,6 +272,8 @@ class WindowScope:
             return self._placed(described.aggregate.value(self._session))
         if described.stage > callback.stage:
             raise WrongScope(f"{handle} belongs to a later stage", hint=f"read it in the on_window of {handle}")
+        if described.own_stage and described.stage < callback.stage:
+            raise WrongScope(f"{handle} is read in its own stage alone", hint="declare it without own_stage")
         described.fixed.check(window)
         if window.end > now.end:
             raise WrongScope(

@@ -302,7 +302,7 @@ class Fold:
         sealed = min(run.process.state.sealed_to for run in self.runs)
         self.replica.trim([layout.reach(stage, sealed) for stage in range(layout.stages)], emitted)
         for run in self.runs:
-            run.process.forget(min(run.window.emitted_to))
+            run.process.forget(run.window.emitted_to)
 
     def snapshot(self) -> bytes:
         """The resume state, between two rounds."""

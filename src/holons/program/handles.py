@@ -85,6 +85,8 @@ class WindowedHandle(Declared, Generic[V]):
     """What `WCRDT` and `WLocal` share: a value for each window."""
 
     shared: ClassVar[bool]
+    own_stage = False
+    """Whether no later stage reads it; see `wcrdt.Handle`."""
 
     def __init__(
         self,

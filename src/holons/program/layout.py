@@ -179,6 +179,7 @@ def _handle(name: str, declared: WindowedHandle[Any]) -> Handle:
         shared=declared.shared,
         accumulate=declared.accumulate,
         keep_us=declared.keep_us,
+        own_stage=declared.own_stage,
     )
 
 

@@ -365,6 +365,10 @@ class ProcessPart:
 
     def snapshot(self) -> bytes:
         """The resume state; a parked call counts as not yet begun. Nothing may wait to be sent."""
+        return codec.encode(self.resumable())
+
+    def resumable(self) -> object:
+        """What `snapshot` has the bytes of: to be encoded before anything else happens here."""
         if self.deltas or self.outputs:
             raise InvariantBroken(
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
@@ -380,18 +384,23 @@ class ProcessPart:
             state.columns,
         )
         held = {index: panes.snapshot() for index, panes in self.local_panes.items()}
-        return codec.encode((plain, self.contributions.snapshot(), held))
+        return plain, codec.Nested(self.contributions.resumable()), held
 
-    def forget(self, emitted: int) -> None:
+    def forget(self, emitted_to: Sequence[int]) -> None:
         """Drops WLocal values that a stored window record is past (less what the handle keeps)."""
         for panes in self.local_panes.values():
-            panes.trim(emitted - panes.handle.keep_us)
+            panes.trim(panes.handle.read_to(emitted_to) - panes.handle.keep_us)
 
     @property
-    def forgotten_to(self) -> int:
-        """How far a window part must have emitted to find all WLocal values here that it may still read."""
-        trimmed = (one for one in self.local_panes.values() if one.trimmed_to > BEGINNING)
-        return max((one.trimmed_to + one.handle.keep_us for one in trimmed), default=BEGINNING)
+    def forgotten_to(self) -> list[int]:
+        """By stage, how far a window part must have emitted to find all WLocal values here that it may still read."""
+        forgotten_to = [BEGINNING] * self.layout.stages
+        for panes in self.local_panes.values():
+            if panes.trimmed_to > BEGINNING:
+                reached = panes.trimmed_to + panes.handle.keep_us
+                readers = 1 if panes.handle.own_stage else self.layout.stages
+                forgotten_to[:readers] = [max(before, reached) for before in forgotten_to[:readers]]
+        return forgotten_to
 
 
 def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, SealedPanes]) -> tuple[Seal, ...]:

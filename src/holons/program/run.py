@@ -81,8 +81,11 @@ class PartitionRun:
     def work(self, replica: Replica, calls: int = 1024) -> bool:
         """One call of `process`, then up to so many windows that are complete; says whether anything happened."""
         processed = self.process.work(replica)
-        emitted = self.window.work(replica, self.process.local_panes, self.process.state.sealed_to, calls)
-        return processed or emitted
+        return self.emit(replica, calls) or processed
+
+    def emit(self, replica: Replica, calls: int) -> bool:
+        """Up to so many windows that are complete; says whether anything happened."""
+        return self.window.work(replica, self.process.local_panes, self.process.state.sealed_to, calls)
 
     def drain(self) -> tuple[list[Output], list[Delta]]:
         """What is to be written, in this order: outputs, then deltas."""

@@ -97,7 +97,11 @@ class Contributions:
 
     def snapshot(self) -> bytes:
         """The resume state."""
-        return codec.encode((self.watermark, self._open, self._carried))
+        return codec.encode(self.resumable())
+
+    def resumable(self) -> object:
+        """What `snapshot` has the bytes of: to be encoded before anything else happens here."""
+        return self.watermark, self._open, self._carried
 
     def open_panes(self) -> dict[str, int]:
         """How many panes are open, by handle: for people."""

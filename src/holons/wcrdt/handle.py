@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ class Handle:
     """A frozen description; running state lives in `Contributions` (writing) and `Replica` (reading).
 
     `shared` handles are replicated. The others stay with their partition: of them, a seal only says that something
-    was inserted. `accumulate` carries a partition's state from window to window.
+    was inserted. `accumulate` carries a partition's state from window to window. Later stages may read a handle too,
+    unless it is for its `own_stage` alone: then it is let go of as soon as that one is past.
     """
 
     name: str
@@ -24,6 +26,11 @@ class Handle:
     shared: bool = True
     accumulate: bool = False
     keep_us: int = 0
+    own_stage: bool = False
+
+    def read_to(self, emitted_to: Sequence[int]) -> int:
+        """How far all who may read it have emitted, given that of each stage."""
+        return emitted_to[self.stage] if self.own_stage else min(emitted_to[self.stage :])
 
     @property
     def pane_aggregate(self) -> Aggregate[Any]:

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from typing import TypeAlias
 
+from holons import codec
 from holons.algebra import Slide, State
 from holons.wcrdt.handle import Handle
 from holons.windows import BEGINNING, Window
@@ -139,11 +140,11 @@ class SealedPanes:
     def snapshot(self) -> object:
         """The resume state, for the codec: lists, since it copies whatever a tuple or a map holds once more."""
         seals = [
-            [pane, partition, self._bytes(seal)]
+            [pane, partition, _nested(seal)]
             for pane in self.present
             for partition, seal in sorted(self._seals[pane].items())
         ]
-        return [self.trimmed_to, seals, {partition: self._bytes(seal) for partition, seal in self._bases.items()}]
+        return [self.trimmed_to, seals, {partition: _nested(seal) for partition, seal in self._bases.items()}]
 
     def restore(self, resume: tuple[int, list[tuple[int, int, bytes]], dict[int, bytes]]) -> None:
         self.trimmed_to, seals, bases = resume
@@ -154,3 +155,7 @@ class SealedPanes:
     def bytes_held(self) -> int:
         """The size of all seals."""
         return sum(len(self._bytes(seal)) for seals in self._seals.values() for seal in seals.values())
+
+
+def _nested(seal: Held) -> object:
+    return seal if isinstance(seal, bytes) else codec.Nested(seal)

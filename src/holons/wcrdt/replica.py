@@ -215,5 +215,5 @@ def _needless(handle: Handle, processed: Sequence[int], emitted: Sequence[int]) 
     """Up to where nobody asks for a handle's windows any more; see `Replica.trim`."""
     stage = handle.stage
     session = isinstance(handle.window, Session)
-    limit = emitted[stage] if session else min(processed[stage] - 1, *emitted[stage:])
+    limit = emitted[stage] if session else min(processed[stage] - 1, handle.read_to(emitted))
     return limit - handle.keep_us if limit > BEGINNING else BEGINNING

@@ -11,9 +11,10 @@ from holons import codec
 from holons.engines.embedded.nodes import World
 from holons.errors import CheckpointLost
 from holons.node import Node, Settings
-from holons.node.recovery import Checkpoints
+from holons.node.recovery import Checkpoints, past
 from holons.program import PartitionRun
 from holons.streams import MemoryLog
+from holons.windows import BEGINNING
 
 ROWS = 1_000
 JOB = "mine"
@@ -31,12 +32,39 @@ class Mine(h.Program):
         yield {"n": len(self.own[window])}
 
 
+def later(*, own_stage, reads_it=False):
+    """The same, and windows of a later stage, which are half a minute behind."""
+
+    class Later(h.Program):
+        own = h.WLocal(h.MergeMap(h.GCounter()), h.Tumbling("1s"), keep="3s")
+        own.own_stage = own_stage
+        long = h.WCRDT(h.GCounter(), h.Tumbling("30s"), stage=1)
+
+        def process(self, events):
+            self.own.insert((events["key"], 1), events.ts)
+
+        @h.on_window(own)
+        def short_ones(self, window):
+            self.long.insert(len(self.own[window]), window)
+
+        @h.on_window(long)
+        def long_ones(self, window):
+            last = h.Window(window.end - 1_000_000, window.end)
+            yield {"n": self.long[window], "last": len(self.own[last]) if reads_it else 0}
+
+    return Later()
+
+
 @pytest.fixture
 def world():
     """A world in which a node has run for a while, and stored where it is again and again."""
+    return ran(Mine())
+
+
+def ran(program):
     world = World({"in": MemoryLog(1)})
     node = Node("node-0", world.ports("node-0"), Settings(checkpoint_s=0.5))
-    node.add_job(JOB, h.job(Mine(), "in"))
+    node.add_job(JOB, h.job(program, "in"))
     for second in range(100):
         world.inputs["in"].append(0, pa.record_batch({"ts": np.full(ROWS, second * 1_000_000), "key": np.arange(ROWS)}))
         world.clock.sleep_s(0.1)
@@ -64,7 +92,59 @@ def test_a_process_record_holds_what_windows_to_come_may_read_and_no_more(world)
     newest = PartitionRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
     held = newest.process.local_panes[0].present
     assert len(held) <= 5, "five windows pass between two checkpoints, and three are kept"
-    assert newest.process.forgotten_to == min(newest.window.emitted_to)
+    assert newest.process.forgotten_to == newest.window.emitted_to
+
+
+@pytest.mark.parametrize(("own_stage", "fewest", "most"), [(True, 3, 5), (False, 10, 35)])
+def test_what_no_later_stage_reads_need_not_wait_for_one(own_stage, fewest, most):
+    program = later(own_stage=own_stage)
+    newest = PartitionRun(h.job(program, "in"), 0, 1, resume=loaded(ran(program)))
+    assert newest.window.emitted_to[0] > newest.window.emitted_to[1] + 5_000_000
+    assert fewest <= len(newest.process.local_panes[0].present) <= most
+    needed = newest.process.forgotten_to
+    assert needed[0] == (newest.window.emitted_to[0] if own_stage else needed[1])
+    assert past(newest.window.emitted_to, needed)
+    assert not past([needed[0] - 1, *newest.window.emitted_to[1:]], needed)
+    assert past([newest.window.emitted_to[0], BEGINNING], needed) == own_stage
+    assert not past([], needed)
+
+
+def test_a_later_stage_does_not_read_what_is_not_kept_for_it():
+    world = World({"in": MemoryLog(1)})
+    node = Node("node-0", world.ports("node-0"), Settings())
+    node.add_job(JOB, h.job(later(own_stage=True, reads_it=True), "in"))
+    world.inputs["in"].append(0, pa.record_batch({"ts": np.arange(0, 40_000_000, 1_000_000), "key": np.arange(40)}))
+    for _ in range(100):
+        world.clock.sleep_s(0.1)
+        node.tick()
+    assert "its own stage alone" in str(node.failures[JOB])
+
+
+class EachWindow(h.Program):
+    """A window for each row."""
+
+    seen = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+    def process(self, events):
+        self.seen.insert(1, events.ts)
+
+    def on_window(self, window):
+        yield {"n": self.seen[window]}
+
+
+def test_windows_are_emitted_before_more_rows_are_read():
+    world = World({"in": MemoryLog(1)})
+    node = Node("node-0", world.ports("node-0"), Settings(rows_max=10, calls_max=1))
+    node.add_job(JOB, h.job(EachWindow(), "in"))
+    world.inputs["in"].append(0, pa.record_batch({"ts": np.arange(0, 100_000_000, 1_000_000)}))
+    waited = []
+    for _ in range(300):
+        world.clock.sleep_s(0.1)
+        node.tick()
+        for tasklet in node.jobs[JOB].tasklets.values():
+            waited.append(tasklet.run.process.read_to - tasklet.run.window.calls)
+    assert max(waited) <= 21, "windows of two reads wait: of one before they are known to be complete, and the next"
+    assert len(world.collected(JOB)["on_window"][0]) == 99
 
 
 @pytest.mark.parametrize(
