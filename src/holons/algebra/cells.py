@@ -57,7 +57,7 @@ def flatten(*parts: CellColumn) -> Table:
         return Table(np.zeros(0, dtype=np.int64), ())
     groups = np.array([group for group, _ in filled], dtype=np.int64)
     lengths = np.array([len(cell[0]) for _, cell in filled], dtype=np.int64)
-    return Table(np.repeat(groups, lengths), _concatenate([cell for _, cell in filled]))
+    return Table(np.repeat(groups, lengths), concatenate([cell for _, cell in filled]))
 
 
 def split(table: Table, n: int) -> CellColumn:
@@ -68,10 +68,15 @@ def split(table: Table, n: int) -> CellColumn:
     if n == 1:
         cells[0] = table.columns
         return cells
-    edges = np.searchsorted(table.ids, np.arange(n + 1)).tolist()
-    for group, (low, high) in enumerate(pairwise(edges)):
+    return cut(table.columns, np.searchsorted(table.ids, np.arange(n + 1)))
+
+
+def cut(columns: Cell, edges: IntArray) -> CellColumn:
+    """The cells of groups that are runs of rows, between one edge and the next."""
+    cells = empty_cells(len(edges) - 1)
+    for group, (low, high) in enumerate(pairwise(edges.tolist())):
         if low < high:  # copied, or a group that outlives the others would keep all of them in memory
-            cells[group] = tuple(column[low:high].copy() for column in table.columns)
+            cells[group] = tuple(column[low:high].copy() for column in columns)
     return cells
 
 
@@ -84,7 +89,8 @@ def rows_by_group(groups: Groups) -> list[IntArray | slice]:
     return [*np.split(order, np.cumsum(groups.counts())[:-1])]
 
 
-def _concatenate(cells: Sequence[Cell]) -> Cell:
+def concatenate(cells: Sequence[Cell]) -> Cell:
+    """The rows of several cells, one after the other."""
     first = cells[0]
     if len(cells) == 1:
         return first

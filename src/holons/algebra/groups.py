@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +106,16 @@ class Groups:
         return Groups.scatter(self.ids()[chosen], self.n)
 
     def counts(self) -> IntArray:
-        """How many rows each group has."""
+        """How many rows each group has; read-only, since several may ask."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> IntArray:
+        counts = self._count()
+        counts.setflags(write=False)
+        return counts
+
+    def _count(self) -> IntArray:
         if self.bounds is not None:
             return np.diff(self.bounds)
         assert self.scattered is not None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from holons import codec
 from holons.algebra import keys as key_columns
-from holons.algebra.aggregate import Aggregate, IdempotentAggregate, IntArray, Joined, State, place, size, take
+from holons.algebra.aggregate import Aggregate, IdempotentAggregate, IntArray, Joined, State, concat, place, size, take
 from holons.algebra.counters import GCounter
 from holons.algebra.groups import Groups
 from holons.algebra.keyed import Keyed
@@ -27,6 +27,9 @@ _RUN_ROWS: Final = 4096
 
 _DENSE: Final = 8
 """Table cells per row up to which clearing and scanning a table is cheaper than sorting the rows."""
+
+_APART: Final = 4096
+"""So many keys below all of the other map's are worth being left alone."""
 
 Cell: TypeAlias = "tuple[Keys, State]"
 """One group's map: its key column, and the inner state of as many groups."""
@@ -149,6 +152,11 @@ class MergeMap(IdempotentAggregate[Keyed[V]]):
             return a if len(a[0]) else b
         if key_columns.same(a[0], b[0]):
             return a[0], self.inner.merge(a[1], b[1])
+        low, high = (a, b) if key_columns.below(a[0], b[0]) else (b, a)
+        apart = key_columns.below(low[0], high[0])
+        if apart >= _APART:  # keys often grow with time: those of one map below all of the other's stay as they are
+            rest = self._merge_cells((low[0][apart:], take(low[1], slice(apart, None))), high)
+            return np.concatenate((low[0][:apart], rest[0])), concat([take(low[1], slice(apart)), rest[1]])
         keys, left, right = key_columns.align(a[0], b[0])
         return keys, self.inner.merge(self._spread(keys, left, a), self._spread(keys, right, b))
 

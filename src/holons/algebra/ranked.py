@@ -12,7 +12,7 @@ import polars as pl
 from holons import codec
 from holons.algebra import keys
 from holons.algebra.aggregate import Aggregate, IntArray, State, size
-from holons.algebra.cells import Cell, Table, empty_cells, flatten, rows_by_group, split
+from holons.algebra.cells import Cell, Table, concatenate, cut, empty_cells, flatten, rows_by_group, split
 from holons.algebra.groups import Groups
 from holons.algebra.order import ascending, descending
 from holons.algebra.rows import Element, Rows, column, take_element
@@ -68,17 +68,22 @@ class Ranked(Aggregate[Kept]):
         element = rows.element if isinstance(rows.element, tuple) else (rows.element,)
         if len(element) != len(self.names):
             raise BadElement(f"{len(element)} columns for {', '.join(self.names)}", hint="a tuple with each of them")
-        ids, chosen = groups.ids(), self._candidates(groups, element[0], rows.count)
+        chosen = self._candidates(groups, element[0], rows.count)
         if chosen is not None:
-            ids, rows = ids[chosen], rows.take(chosen)
+            groups, rows = groups.take(chosen), rows.take(chosen)
             element = tuple(take_element(part, chosen) for part in element)
         columns = tuple(_values(part, rows.count) for part in element)
         partitions = np.full(rows.count, rows.origin.partition, dtype=np.int64)
-        return (split(self._settle(Table(ids, (*columns, rows.ts, partitions, rows.origin.offsets()))), groups.n),)
+        columns = *columns, rows.ts, partitions, rows.origin.offsets()
+        if self._as_they_come and groups.bounds is not None and rows.origin.index is None:
+            return (cut(columns, groups.bounds),)
+        return (split(self._settle(Table(groups.ids(), columns)), groups.n),)
 
     def merge(self, a: State, b: State) -> State:
         if size(a) == 1 and not (a[0][0] and b[0][0]):
             return a if a[0][0] else b
+        if self._as_they_come and size(a) == 1 and _follows(b[0][0], a[0][0]):
+            return (codec.object_array([concatenate([a[0][0], b[0][0]])]),)
         table = flatten(a[0], b[0])
         return (split(self._settle(table), size(a)),) if table.columns else a
 
@@ -102,6 +107,11 @@ class Ranked(Aggregate[Kept]):
         if not cell:
             return {name: np.zeros(0, dtype=np.int64) for name in (*self.names, TIME)}
         return dict(zip((*self.names, TIME), cell[: 1 - _ORIGIN], strict=True))
+
+    @property
+    def _as_they_come(self) -> bool:
+        """Whether all rows are kept in the order of partition and offset: then most of them need no sorting."""
+        return self.k is None and not self.descending
 
     def _settle(self, table: Table) -> Table:
         """In order, k of each group."""
@@ -150,6 +160,12 @@ def _at_most_kth(keyed: IntArray, k: int) -> IntArray:
         return np.arange(len(keyed))
     rows = np.flatnonzero(keyed <= np.partition(sample, k - 1)[k - 1])
     return rows[keyed[rows] <= np.partition(keyed[rows], k - 1)[k - 1]]
+
+
+def _follows(later: Cell, earlier: Cell) -> bool:
+    """Whether all rows of a settled cell come from behind those of another, by partition and offset."""
+    (_, partitions, offsets), (_, before, last) = later[-_ORIGIN:], earlier[-_ORIGIN:]
+    return bool((partitions[0], offsets[0]) > (before[-1], last[-1]))
 
 
 def _ascend(*columns: npt.NDArray[np.generic]) -> bool:

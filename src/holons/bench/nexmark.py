@@ -41,7 +41,7 @@ from holons.bench.report import Report
 from holons.bench.stock.nexmark import StockNexmark
 from holons.bench.stock.queries import tuned
 from holons.bench.throughput import Stopwatch
-from holons.engines.driver import Driver, check_stopped
+from holons.engines.driver import Driver
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
@@ -55,7 +55,7 @@ QUERIES: Final = ("q0", "q1", "q2", "q4", "q5", "q7")
 OTHERS: Final = ("spark", "flink")
 RATE: Final = 1_000_000
 EVENTS: Final = 4_000_000
-TIMES: Final = 4
+TIMES: Final = 8
 _PARAMETERS: Final[Mapping[str, Mapping[str, int]]] = {"q5": {"size_us": 10_000_000, "every_us": 1_000_000}}
 _DISCARDED: Final = ("q0", "q1", "q2")
 _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -209,8 +209,8 @@ def _to_end(running: Driver, job: h.Job, start: int = 0) -> None:
     for _ in range(start):
         running.start()
     until_s = time.perf_counter() + _PATIENCE_S
-    while not running.wait(_LOOK_S):
-        check_stopped(running.stopped().get(version.id))
+    while not running.tend(version):
+        time.sleep(_LOOK_S)
         if time.perf_counter() > until_s:
             raise HolonsError(f"{job.name}: no end in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")
 

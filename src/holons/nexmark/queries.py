@@ -112,8 +112,8 @@ def _valid_bids(site: Site, window_us: int) -> h.Completed:
 
 
 def _step(window_us: int) -> str:
-    """About a quarter of a second, which divides a window: a join keeps the bids of so long."""
-    parts = range(max(1, window_us // 250_000), 0, -1)
+    """About half a second, which divides a window: a join keeps the bids of so long."""
+    parts = range(max(1, window_us // 500_000), 0, -1)
     return f"{window_us // next(one for one in parts if window_us % one == 0)}us"
 
 

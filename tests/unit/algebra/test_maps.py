@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import polars as pl
@@ -191,3 +191,23 @@ def test_reading_a_map():
     nested = MergeMap(MergeMap(GCounter()))
     frame = nested.value(nested.fold(Groups.single(2), rows_of(([1, 2], ["a", "b"], 1)))).to_frame()
     assert frame["value"].to_list() == [[{"key": "a", "value": 1}], [{"key": "b", "value": 1}]]
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("shift", [0, 10, 900, 1_000, 1_990, 2_000, 5_000])
+def test_maps_whose_keys_grow_are_merged_like_any_others(shift, text, monkeypatch):
+    """Keys of one map that are below all of the other's are left alone, if there are enough of them."""
+    monkeypatch.setattr(maps, "_APART", 100)
+    counts = MergeMap(GCounter())
+
+    def map_of(first, step):
+        keys = range(first, first + 2_000, step)
+        return counts.fold(
+            Groups.single(len(keys)), rows_of(([f"{key:09}" for key in keys] if text else list(keys), 1))
+        )
+
+    for one, other in ((map_of(0, 2), map_of(shift, 3)), (map_of(shift, 3), map_of(0, 2))):
+        found = counts.value(counts.merge(one, other))
+        expected = Counter(range(0, 2_000, 2)) + Counter(range(shift, shift + 2_000, 3))
+        assert {int(key): count for key, count in found.items()} == expected
+        assert list(found.keys) == sorted(found.keys)

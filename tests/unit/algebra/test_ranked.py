@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.algebra.rows_by_hand import Many, folded, read, rows_at
 
 from holons.algebra import Groups, MergeMap, Ranked, rows_of
+from holons.algebra.aggregate import pick
 from holons.algebra.ranked import TIME
 from holons.errors import BadElement, BadProgram
 
@@ -64,6 +66,26 @@ def test_without_an_order_it_is_a_bag_by_partition_and_offset():
     late = folded(bag, [7, 7, 1], ts=[0, 0, 0], partition=1)
     early = folded(bag, [7, 9], ts=[5, 5], partition=0, offset=3)
     assert bag.value(bag.merge(late, early))["x"].tolist() == [7, 9, 7, 7, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), max_size=8), st.permutations(range(8)))
+def test_a_bag_does_not_tell_how_it_was_put_together(pieces, order):
+    """Pieces of two partitions, each with the next offsets of its own, and windows that a piece may lie across."""
+    bag, parts, expected, ends = Ranked(("x",)), [], {}, [0, 0]
+    for partition, count in pieces:
+        first, ends[partition] = ends[partition], ends[partition] + count
+        offsets = range(first, ends[partition])
+        windows, groups = Groups.by_step(np.array([offset // 3 for offset in offsets]), 1, ascending=True)
+        state = bag.fold(groups, rows_of(list(offsets), [0] * count, partition=partition, offset=first))
+        parts.append([(window, pick(state, group)) for group, window in enumerate(windows.tolist())])
+        for offset in offsets:
+            expected.setdefault(offset // 3, []).append((partition, offset))
+    merged = {}
+    for number in (place for place in order if place < len(parts)):
+        for window, state in parts[number]:
+            merged[window] = bag.merge(merged.get(window, bag.zero(1)), state)
+    for window, state in merged.items():
+        assert bag.value(state)["x"].tolist() == [offset for _, offset in sorted(expected[window])]
 
 
 def test_rows_that_are_alike_are_two_rows():

@@ -34,11 +34,11 @@ def plain(column: pl.Series) -> pl.Series:
     )
 
 
-def packed(frame: pl.DataFrame, names: Sequence[str]) -> tuple[pl.Series, ...]:
+def packed(frame: pl.DataFrame, names: Sequence[str]) -> tuple[pl.Series | bool, ...]:
     """For each column its values, then for each whether it has one: no nulls are left."""
     columns = [plain(frame[name]) for name in names]
     filled = [column.fill_null(_nothing(column.dtype)) if column.null_count() else column for column in columns]
-    return *filled, *(column.is_not_null() for column in columns)
+    return *filled, *(column.is_not_null() if column.null_count() else True for column in columns)
 
 
 def packed_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -46,16 +46,18 @@ def packed_names(names: Sequence[str]) -> tuple[str, ...]:
     return *names, *(f"{name}?" for name in names)
 
 
-def unpacked(kept: dict[str, npt.NDArray[np.generic]], names: Sequence[str], schema: pl.Schema | None) -> pl.DataFrame:
-    """The columns again, with nulls, and with their types where these are known."""
-    columns = {}
+def unpacked(
+    kept: dict[str, npt.NDArray[np.generic]], names: Sequence[str], schema: pl.Schema | None, *more: pl.Series
+) -> pl.DataFrame:
+    """The columns again, with nulls, and with their types where these are known; and more of them."""
+    columns = []
     for name in names:
         column = restored(pl.Series(name, kept[name]), schema.get(name) if schema else None)
         present = kept[f"{name}?"].astype(np.bool_)
         if not present.all():
             column = pl.select(pl.when(pl.Series(present)).then(column).alias(name)).to_series()
-        columns[name] = column
-    return pl.DataFrame(columns)
+        columns.append(column)
+    return pl.DataFrame([*columns, *more])
 
 
 def restored(column: pl.Series, dtype: pl.DataType | None) -> pl.Series:

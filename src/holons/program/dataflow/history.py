@@ -22,20 +22,31 @@ class History(Declared):
     def bound(self, scope: Scope, name: str) -> History:
         return History()
 
+    @staticmethod
+    def windows(reach_us: int, spec: FixedSpec) -> int:
+        """How many windows before one may have rows that lie within `reach_us` of it."""
+        return -(-reach_us // spec.every_us)
+
     def rows(
-        self, side: str, window: Window, spec: FixedSpec, reach_us: int, read: Callable[[Window], pl.DataFrame]
+        self,
+        side: str,
+        window: Window,
+        spec: FixedSpec,
+        reach_us: int,
+        read: Callable[[Window], pl.DataFrame],
+        like: pl.DataFrame,
     ) -> pl.DataFrame:
-        """All rows of windows before this one that may lie within `reach_us` of it."""
+        """All rows of windows before this one that may lie within `reach_us` of it, with the columns of another frame."""
         if self._windows is None:
             self._windows = {}
-        first = window.start - -(-reach_us // spec.every_us) * spec.every_us
+        first = window.start - self.windows(reach_us, spec) * spec.every_us
         known = self._windows.get(side, {})
         starts = range(first, window.start, spec.every_us)
         self._windows[side] = {
             start: known[start] if start in known else read(Window(start, start + spec.size_us)) for start in starts
         }
         some = [rows for rows in self._windows[side].values() if len(rows)]
-        return pl.concat(some) if some else read(window).clear()
+        return pl.concat(some) if some else like.clear()
 
     def add(self, side: str, window: Window, rows: pl.DataFrame) -> None:
         """This window is done: it is an earlier one from now on."""

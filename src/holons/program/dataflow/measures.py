@@ -96,6 +96,8 @@ def column(frame: pl.DataFrame, what: Column, where: pl.Expr | None = None) -> p
 
 def dtype_of(what: Column, schema: pl.Schema | None) -> pl.DataType | None:
     """The type of a column, if the schema is known."""
+    if schema is not None and isinstance(what, str) and what in schema:
+        return schema[what]
     return None if schema is None else column(schema.to_frame(), what).dtype
 
 

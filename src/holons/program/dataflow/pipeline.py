@@ -75,15 +75,17 @@ class Pipeline(Program):
             setattr(self, f"{name}_changed", handle(changed, node.window, stage=stage))
 
     def _declare_join(self, node: Join, name: str) -> None:
-        stage, keep = node.kind.stage, {"left": 0, "right": 0}
+        stage, reach_us = node.kind.stage, {"left": 0, "right": 0}
         if node.bounds is not None:
-            keep = {"left": node.bounds.after_us, "right": node.bounds.before_us}
+            reach_us = {"left": node.bounds.after_us, "right": node.bounds.before_us}
             setattr(self, f"{name}_history", History())
         handles: tuple[tuple[Side, type[WLocal] | type[WCRDT]], ...] = (("left", WLocal), ("right", WCRDT))
         for side, handle in handles:
             rows = Ranked(packed_names(self._kept(node, side)))
-            kept = f"{keep[side] + 2 * node.window.size_us}us"
-            setattr(self, f"{name}_{side}", handle(rows, node.window, keep=kept, stage=stage))
+            keep_us = History.windows(reach_us[side], node.window) * node.window.every_us
+            declared = handle(rows, node.window, keep=f"{keep_us}us", stage=stage)
+            declared.own_stage = True
+            setattr(self, f"{name}_{side}", declared)
         self._add(node.kind)
 
     def _kept(self, node: Join, side: Side) -> tuple[str, ...]:
@@ -214,9 +216,15 @@ class Pipeline(Program):
 
     def _mine(self, node: Node, window: Window, memo: Memo) -> Part | None:
         """What this partition has to say about a window."""
-        if node.place == "gathered" and self.partition != 0:
+        whole = node.place == "gathered"
+        if whole and self.partition != 0:
             return None
-        return self._part(node, window, memo, whole=node.place == "gathered")
+        first, whole_first = node, whole  # where its rows come from: of nothing nothing comes, so no step need be taken
+        while isinstance(first, Stepped | Gathered | At):
+            first, whole_first = first.before, whole_first or isinstance(first, Gathered)
+        if not len(self._part(first, window, memo, whole=whole_first).frame):
+            return None
+        return self._part(node, window, memo, whole=whole)
 
     def _part(self, node: Node, window: Window, memo: Memo, *, whole: bool) -> Part:
         key = id(node), whole
@@ -277,7 +285,7 @@ class Pipeline(Program):
             assert schema is not None
             kept = getattr(self, f"{name}_{side}")[at]
             time = pl.Series(TIME if side == "left" else RIGHT_TIME, kept[TIME], dtype=pl.Int64)
-            return unpacked(kept, self._kept(node, side), schema).with_columns(time)
+            return unpacked(kept, self._kept(node, side), schema, time)
 
         left = rows("left", window)
         if node.bounds is None:
@@ -287,12 +295,12 @@ class Pipeline(Program):
         else:
             history: History = getattr(self, f"{name}_history")
             before_us, after_us = node.bounds.before_us, node.bounds.after_us
-            old_left = history.rows("left", window, spec, after_us, partial(rows, "left"))
+            old_left = history.rows("left", window, spec, after_us, partial(rows, "left"), left)
             history.add("left", window, left)
             if not len(left) and not len(old_left):  # a partition may have rows of other streams only
                 return Part(self._no_pair(node), np.zeros(0, dtype=np.int64))
             right = rows("right", window)
-            old_right = history.rows("right", window, spec, before_us, partial(rows, "right"))
+            old_right = history.rows("right", window, spec, before_us, partial(rows, "right"), right)
             history.add("right", window, right)
             known = pl.concat([old_right, right]) if len(old_right) else right
             pairs = close_pairs(node, node.bounds, left, known)
