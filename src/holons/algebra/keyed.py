@@ -116,15 +116,16 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
             if self._place is None:
                 raise WrongScope("share() outside of on_window", hint="say whose: share(partition, partitions)")
             partition, partitions = self._place
-        return self._some(hash64(self.keys) % np.uint64(partitions) == partition)
+        return self.where(hash64(self.keys) % np.uint64(partitions) == partition)
 
     def only(self, keys: Keys) -> Keyed[V]:
         """The values of some keys, given as a key column; those that are not there are left out."""
-        keyed = self._some(key_columns.positions(keys, self.keys) >= 0)
+        keyed = self.where(key_columns.positions(keys, self.keys) >= 0)
         keyed._place = self._place
         return keyed
 
-    def _some(self, chosen: npt.NDArray[np.bool_]) -> Keyed[V]:
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Keyed[V]:
+        """The keys for which a mask is true, and their values."""
         keys = key_columns.present(self.keys, chosen)
         if self.fields is None:
             return Keyed(keys, self.values[chosen])

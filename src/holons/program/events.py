@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from holons.program.handles import WindowedHandle
 
 Mask = npt.NDArray[np.bool_] | pl.Series | pl.Expr
+_FEW = 8
+"""Less than one row in so many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +115,12 @@ class Events:
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Events:
         """Some of the rows, by mask or by position, in log order."""
-        frame = self.frame.filter(chosen) if chosen.dtype == np.bool_ else self.frame[chosen]
-        return Events(frame, self.ts.take(chosen), self.stream)
+        if chosen.dtype != np.bool_:
+            return Events(self.frame[chosen], self.ts.take(chosen), self.stream)
+        places = np.flatnonzero(chosen)
+        few = _FEW * len(places) < len(chosen)  # then they are fetched, and not filtered out of the others
+        times = Times(self.ts.micros[places], self.ts.origin.take(places), self.ts.own, self.ts.ascending)
+        return Events(self.frame[places] if few else self.frame.filter(chosen), times, self.stream)
 
     def slice(self, start: int, stop: int) -> Events:
         """A run of rows."""
@@ -186,7 +192,7 @@ def event_times(column: pl.Series, stream: str) -> pl.Series:
     """A time column in microseconds; nulls stay."""
     dtype = column.dtype
     if isinstance(dtype, pl.Datetime):
-        column = column.dt.cast_time_unit("us").to_physical()
+        column = column if dtype.time_unit == "us" else column.dt.cast_time_unit("us")
     elif dtype == pl.Date:
         column = column.cast(pl.Datetime("us")).to_physical()
     elif not (dtype.is_integer() or dtype == pl.Null):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from holons.algebra import Aggregate as Crdt
@@ -219,10 +220,10 @@ class Pipeline(Program):
         whole = node.place == "gathered"
         if whole and self.partition != 0:
             return None
-        first, whole_first = node, whole  # where its rows come from: of nothing nothing comes, so no step need be taken
+        first, whole_first = node, whole  # where rows come from: of no pairs nothing comes, so no step need be taken
         while isinstance(first, Stepped | Gathered | At):
             first, whole_first = first.before, whole_first or isinstance(first, Gathered)
-        if not len(self._part(first, window, memo, whole=whole_first).frame):
+        if isinstance(first, Join) and not len(self._part(first, window, memo, whole=whole_first).frame):
             return None
         return self._part(node, window, memo, whole=whole)
 
@@ -240,7 +241,10 @@ class Pipeline(Program):
         if isinstance(node, Join):
             return self._pairs(node, window)
         if isinstance(node, Stepped | Gathered | At):
-            part = self._part(node.before, window, memo, whole=whole or isinstance(node, Gathered))
+            if isinstance(node, Gathered) and node.what == "top" and isinstance(node.before, Aggregate):
+                part = self._values(node.before, window, whole=True, top=node)
+            else:
+                part = self._part(node.before, window, memo, whole=whole or isinstance(node, Gathered))
             return part if _untyped(part, node) else _after(node, part, window)
         assert isinstance(node, Pair)
         left = self._part(node.left, window, memo, whole=whole)
@@ -249,8 +253,8 @@ class Pipeline(Program):
             return left.take(np.arange(0))
         return _paired(node, left, right)
 
-    def _values(self, node: Aggregate, window: Window, whole: bool) -> Part:
-        """The measures of a completed window: a row for each key, or one."""
+    def _values(self, node: Aggregate, window: Window, whole: bool, top: Gathered | None = None) -> Part:
+        """The measures of a completed window: a row for each key, or one. If only the top ones matter, not many more."""
         name, schema = self._name(node), node.before.schema
         value = getattr(self, name)[window]
         if isinstance(value, Keyed):
@@ -258,6 +262,9 @@ class Pipeline(Program):
                 value = value.only(getattr(self, f"{name}_changed")[window].keys)
             value = value if whole else value.share()
             columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
+            if top is not None and top.by[0] in columns:
+                value = _largest(value, columns[top.by[0]], top.n)
+                columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
             keys = _keys(value.keys, node.keys, schema)
         else:
             if isinstance(node.window, Session):
@@ -358,6 +365,13 @@ def _gathered(node: Gathered, part: Part) -> Part:
         place = order.select(pl.struct(by).rle_id()).to_series()
         order = order.filter(place <= place[node.n - 1]) if node.ties else order.head(node.n)
     return part.take(order["row!"].to_numpy())
+
+
+def _largest(value: Keyed[Any], column: npt.NDArray[np.generic], n: int) -> Keyed[Any]:
+    """The keys that may be among the top ones: all that have at least as much as the n-th, if that is an integer."""
+    if column.dtype.kind != "i" or len(column) <= n:
+        return value
+    return value.where(column >= (column.max() if n == 1 else np.partition(column, -n)[-n]))
 
 
 def _near_the_top(frame: pl.DataFrame, by: str, n: int) -> pl.DataFrame:
