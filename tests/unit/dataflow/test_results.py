@@ -64,6 +64,23 @@ def test_top_with_ties_has_more_rows_than_without():
     assert len(everywhere(counts().top(1, by="n", ties=True).to("out"), DATA)()) > len(counted())
 
 
+@pytest.mark.parametrize("by", ["auction", "dear", "n"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_top_is_by_the_column_that_is_named(by, n):
+    """The key, the second measure, or the first: each has its own largest ones."""
+    asked = (
+        bid_stream().window(TWO).group_by("auction").aggregate(n=h.count(), dear=h.count(where=pl.col("price") > 10))
+    )
+    for measured in (asked, counts()) if by != "dear" else (asked,):
+        found = everywhere(measured.top(n, by=by, ties=True).select("window_start", by).to("out"), DATA)()
+        everything = everywhere(measured.select("window_start", by).to("out"), DATA)()
+        expected = []
+        for start in {row["window_start"] for row in everything}:
+            values = sorted((row[by] for row in everything if row["window_start"] == start), reverse=True)
+            expected += [{"window_start": start, by: one} for one in values if one >= values[:n][-1]]
+        assert found == in_order(expected)
+
+
 @pytest.mark.parametrize("ties", [False, True])
 def test_top_by_a_column_with_null_and_nan_has_those_last(ties):
     rows = pl.DataFrame({"at": [0] * 6, "key": list(range(6)), "x": [None, 1.0, float("nan"), 2.0, 2.0, None]})
