@@ -93,11 +93,15 @@ class Node:
         self._beat_soon()
 
     def close(self) -> None:
-        """Stores where everything is, so that whoever comes next begins there."""
+        """Stores where everything is, so that whoever comes next begins there; and says that it did not die of any of it."""
         for here in self.jobs.values():
             for tasklet in here.tasklets.values():
                 with suppress(LogUnavailable, StoreUnavailable):
                     tasklet.checkpoint(now=True)
+                tasklet.suspicion, tasklet.quiet = 0, True
+        with suppress(OSError):
+            self._beat_soon()
+            self._beat()
 
     @property
     def left(self) -> bool:

@@ -147,6 +147,24 @@ def test_windows_are_emitted_before_more_rows_are_read():
     assert len(world.collected(JOB)["on_window"][0]) == 99
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_nodes_that_end_as_they_should_are_not_taken_for_dead_of_what_they_ran(closed):
+    """Each of four nodes ends as soon as it has begun. Three deaths at one place are the program's; three ends are not."""
+    world, stopped = World({"in": MemoryLog(1)}), []
+    for number in range(4):
+        node = Node(f"node-{number}", world.ports(f"node-{number}"), Settings())
+        node.add_job(JOB, h.job(Mine(), "in"))
+        for _ in range(200):
+            world.clock.sleep_s(0.1)
+            node.tick()
+            if JOB in node.stopped or node._listed:  # the others know what it is about to touch
+                break
+        stopped = list(node.stopped.values())
+        if closed:
+            node.close()
+    assert [one.kind for one in stopped] == ([] if closed else ["Poison"])
+
+
 @pytest.mark.parametrize(
     ("torn", "process", "window"),
     [([], -1, -1), (["process"], -2, -1), (["window"], -2, -2), (["process", "window"], -2, -2)],
