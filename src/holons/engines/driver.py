@@ -61,10 +61,10 @@ class Birth:
 
 
 class Process(Protocol):
-    """A node's process, as its driver sees it."""
+    """A process, as whoever started it sees it."""
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether it still runs, or is being run again."""
         ...
 
     def join(self, timeout_s: float) -> None:
@@ -73,6 +73,14 @@ class Process(Protocol):
 
     def kill(self) -> None:
         """SIGKILL, or the like: no goodbye."""
+        ...
+
+
+class NodeRun(Process, Protocol):
+    """A node's process, or all those that it had one after the other."""
+
+    def deaths(self) -> int:
+        """How often it has died so far."""
         ...
 
 
@@ -89,19 +97,19 @@ class Driver(ABC):
             raise BadInput(
                 "LMDB logs take appends of one writer only", hint='they check positions: keep guarantee="exactly-once"'
             )
-        self.running: dict[str, Process] = {}
+        self.running: dict[str, NodeRun] = {}
         self.clock = SystemClock()
         self._secret = secrets.token_bytes(32)
         self._token = uuid.uuid4().hex[:8]
         self._ports = site.ports(f"driver-{self._token}")
         self._orders = Orders(site.shared("orders", f"driver-{self._token}"), self._secret)
         self._versions: dict[str, Submitted] = {}
-        self._started = self._replaced = 0
+        self._started = self._deaths = 0
         self._tended_s = float("-inf")
         self._heard_s = self.clock.now_s()
         self.watcher = Watcher(self._ports.beats, self.clock)
         self._relay = Relay(site.shared("logs", f"driver-{self._token}"), self._token)
-        self._retired: list[Process] = []
+        self._retired: list[NodeRun] = []
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +118,7 @@ class Driver(ABC):
         self.stop()
 
     @abstractmethod
-    def launch(self, birth: Birth) -> Process:
+    def launch(self, birth: Birth) -> NodeRun:
         """Starts a node's process, which calls `live`."""
 
     # --- jobs --------------------------------------------------------------------------------------------------------
@@ -153,18 +161,16 @@ class Driver(ABC):
         """Starts a new node for each that has died; returns who had died."""
         dead = [name for name, process in self.running.items() if not process.alive()]
         for name in dead:
-            self.running.pop(name).join(0.0)
+            process = self.running.pop(name)
+            process.join(0.0)
+            self._deaths += process.deaths()
             self.start()
-        self._replaced += len(dead)
         return dead
 
     @property
     def deaths(self) -> int:
         """How many nodes have died: replaced here, or run again by Spark."""
-        again = [
-            name for name in self.watcher.names() if name.partition(".")[0].endswith(f"#{self._token}") and "." in name
-        ]
-        return self._replaced + len(again)
+        return self._deaths + sum(process.deaths() for process in self.running.values())
 
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
         """Lets a node hand everything over, and go."""

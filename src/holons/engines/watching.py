@@ -52,11 +52,6 @@ class Watcher:
         self._listen()
         return {name for name, (beat, _) in self._heard.items() if beat.settled and beat.given == given}
 
-    def names(self) -> set[str]:
-        """All nodes that ever beat since this was made."""
-        self._listen()
-        return set(self._heard)
-
     def pids(self) -> dict[str, int]:
         """The process of each node that beat lately."""
         now_s = self._listen()

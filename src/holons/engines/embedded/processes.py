@@ -53,6 +53,9 @@ class NodeProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    def deaths(self) -> int:
+        return int(not self.alive())
+
     def join(self, timeout_s: float) -> None:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)

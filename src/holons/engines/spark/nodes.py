@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -84,21 +85,29 @@ class NodeTask(SparkJob):
     """A Spark job of one task, which is a node."""
 
     def __init__(self, spark: SparkSession, birth: Birth, profile: ResourceProfile | None = None) -> None:
+        self._failed = 0
         work = node_task(birth, [str(Path(place).absolute()) for place in sys.path])
         super().__init__(spark, birth.name, work, profile=profile)
 
+    def deaths(self) -> int:
+        """How many attempts have failed. Spark knows that at once; the next one may come up only when everything is out."""
+        with suppress(Exception):  # whatever the gateway says: nobody answers
+            self._failed = sum(status == "FAILED" for status, _ in self._attempts())
+        return max(self._failed, int(not self.alive()))
+
     def executor(self) -> str | None:
         """The executor that it runs on now, as Spark calls it."""
+        return next((executor for status, executor in self._attempts() if status == "RUNNING"), None)
+
+    def _attempts(self) -> list[tuple[str, str]]:
+        """Status and executor of each. Stages have counts too, but Spark does not always bring them up to date."""
         context = self.spark.sparkContext
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
-        for job in tracker.getJobIdsForGroup(self.group):
-            told = tracker.getJobInfo(job)
-            for stage in told.stageIds if told is not None else ():
-                tasks = store.taskList(stage, 0, _ATTEMPTS_MAX)
-                for number in range(tasks.length()):
-                    if tasks.apply(number).status() == "RUNNING":
-                        return str(tasks.apply(number).executorId())
-        return None
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
+        stages = [stage for job in jobs if job is not None for stage in job.stageIds]
+        lists = [store.taskList(stage, 0, _ATTEMPTS_MAX) for stage in stages]
+        tasks = [tasks.apply(number) for tasks in lists for number in range(tasks.length())]
+        return [(str(task.status()), str(task.executorId())) for task in tasks]
 
     def must_go(self) -> bool:
         """Whether its executor is being decommissioned."""
