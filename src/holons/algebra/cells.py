@@ -76,8 +76,18 @@ def cut(columns: Cell, edges: IntArray) -> CellColumn:
     cells = empty_cells(len(edges) - 1)
     for group, (low, high) in enumerate(pairwise(edges.tolist())):
         if low < high:  # copied, or a group that outlives the others would keep all of them in memory
-            cells[group] = tuple(column[low:high].copy() for column in columns)
+            cells[group] = tuple(part if is_constant(part) else part.copy() for part in (c[low:high] for c in columns))
     return cells
+
+
+def constant(item: object, count: int) -> npt.NDArray[np.generic]:
+    """A column of one and the same value, which takes no memory for each row: `concatenate` keeps it so."""
+    return np.broadcast_to(np.asarray(item), count)
+
+
+def is_constant(column: npt.NDArray[np.generic]) -> bool:
+    """Whether a column was made by `constant`."""
+    return column.strides == (0,)
 
 
 def rows_by_group(groups: Groups) -> list[IntArray | slice]:
@@ -100,7 +110,14 @@ def concatenate(cells: Sequence[Cell]) -> Cell:
             f"elements of different types in one aggregate: {' and '.join(sorted(map(str, kinds)))}",
             hint="cast the columns to one type: all integers, all floats or all strings",
         )
-    return tuple(np.concatenate(columns) for columns in zip(*cells, strict=True))
+    return tuple(map(_one_after_the_other, zip(*cells, strict=True)))
+
+
+def _one_after_the_other(columns: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
+    first = columns[0]
+    if all(is_constant(part) and part.dtype == first.dtype and part[0] == first[0] for part in columns):
+        return constant(first[0], sum(map(len, columns)))
+    return np.concatenate(columns)
 
 
 class CellAggregate(IdempotentAggregate[V_co]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
     [(5, 40), (8, 40)]
     """
 
-    __slots__ = ("_place", "_values", "fields", "keys")
+    __slots__ = ("_place", "_shares", "_values", "_whole", "fields", "keys")
 
     keys: Keys
     """The keys, ascending: int64 or strings."""
@@ -45,6 +46,8 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
         self._values = None if isinstance(values, dict) else values
         assert all(len(part) == len(keys) for part in self._parts()), f"{len(keys)} keys, and not as many values"
         self._place: tuple[int, int] | None = None
+        self._whole: Keyed[V] | None = None
+        self._shares: list[Keyed[V]] = []
 
     def _parts(self) -> list[npt.NDArray[np.generic]]:
         return list(self.fields.values()) if self.fields is not None else [self.values]
@@ -59,9 +62,12 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
         return self._values
 
     def placed(self, partition: int, partitions: int) -> Keyed[V]:
-        """The same values, read by one of `partitions` partitions: `share()` is then its share."""
+        """The same values, read by one of `partitions` partitions: `share()` is then its share.
+
+        All that are placed from one are split into shares together, once.
+        """
         keyed: Keyed[V] = Keyed(self.keys, self._columns())
-        keyed._place = (partition, partitions)
+        keyed._place, keyed._whole = (partition, partitions), self
         return keyed
 
     def _columns(self) -> npt.NDArray[np.generic] | Columns:
@@ -116,7 +122,20 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
             if self._place is None:
                 raise WrongScope("share() outside of on_window", hint="say whose: share(partition, partitions)")
             partition, partitions = self._place
-        return self.where(hash64(self.keys) % np.uint64(partitions) == partition)
+        whole = self._whole or self
+        if len(whole._shares) != partitions:
+            whole._shares = whole._split(partitions)
+        return whole._shares[partition]
+
+    def _split(self, partitions: int) -> list[Keyed[V]]:
+        """The shares of all partitions, each with ascending keys."""
+        if partitions == 1:
+            return [self]
+        owners = (hash64(self.keys) % np.uint64(partitions)).astype(np.int64)
+        counts = np.bincount(owners, minlength=partitions)
+        order = np.argsort(owners.astype(np.uint16) if partitions <= 1 << 16 else owners, kind="stable")  # by radix
+        shared, edges = self._take(order), [0, *np.cumsum(counts).tolist()]
+        return [shared._take(slice(low, high)) for low, high in pairwise(edges)]
 
     def only(self, keys: Keys) -> Keyed[V]:
         """The values of some keys, given as a key column; those that are not there are left out."""
@@ -126,7 +145,11 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Keyed[V]:
         """The keys for which a mask is true, and their values."""
-        keys = key_columns.present(self.keys, chosen)
+        return self._take(chosen)
+
+    def _take(self, chosen: npt.NDArray[np.generic] | slice) -> Keyed[V]:
+        keys = self.keys[chosen]
+        keys = keys if len(keys) else key_columns.empty()
         if self.fields is None:
             return Keyed(keys, self.values[chosen])
         return Keyed(keys, {name: part[chosen] for name, part in self.fields.items()})

@@ -221,12 +221,45 @@ def positions(keys: Keys, wanted: Keys) -> IntArray:
         return places
     low, high = int(keys[0]), int(keys[-1])
     if _is_small(low, high, len(keys) + len(wanted)):
-        table = np.full(high - low + 1, -1, dtype=np.int64)
-        table[keys - low] = _range(len(keys))
-        inside = (wanted >= low) & (wanted <= high)  # type: ignore[operator]
-        return np.where(inside, table[np.where(inside, wanted, low) - low], -1)
+        return _look_up(_table(keys, low, high), low, wanted)
     spots = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[spots] == wanted, spots, -1)
+
+
+def only_places(values: IntArray, wanted: IntArray) -> IntArray | None:
+    """Where each wanted integer is among some in any order, -1 where it is not; None if one is there several times.
+
+    >>> only_places(np.array([5, 9, 2]), np.array([9, 3])).tolist()
+    [1, -1]
+    """
+    if len(values) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    low, high = int(values.min()), int(values.max())
+    if _is_small(low, high, len(values) + len(wanted)):
+        table = _table(values, low, high)
+        once = np.count_nonzero(table >= 0) == len(values)
+        return _look_up(table, low, wanted) if once else None
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    if bool((ascending[1:] == ascending[:-1]).any()):
+        return None
+    places = positions(ascending, wanted)
+    return np.where(places >= 0, order[places], -1)
+
+
+def _table(values: Keys, low: int, high: int) -> IntArray:
+    """By value, from the least on: where it is. Behind the largest comes one that is nowhere."""
+    table = np.full(high - low + 2, -1, dtype=np.int64)
+    table[values - low] = _range(len(values))
+    return table
+
+
+def _look_up(table: IntArray, low: int, wanted: Keys) -> IntArray:
+    """What is below the least is, without a sign, far beyond the largest."""
+    spots = np.subtract(wanted, low).view(np.uint64)
+    np.minimum(spots, np.uint64(len(table) - 1), out=spots)
+    found: IntArray = table[spots.view(np.int64)]
+    return found
 
 
 class Finder:

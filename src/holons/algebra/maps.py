@@ -137,6 +137,8 @@ class MergeMap(IdempotentAggregate[Keyed[V]]):
         if isinstance(self.inner, GCounter) and isinstance(rows.element, int) and rows.element > 0:
             return state, np.greater(state[0], 0)
         there = self.inner.touched(state)
+        if there is None and isinstance(self.inner, Product):
+            there = self.inner.touched_by(rows, state)
         return state, groups.counts() > 0 if there is None else there
 
     def _compress(self, keys: Keys, state: State, there: npt.NDArray[np.bool_]) -> Cell:

@@ -12,7 +12,7 @@ import polars as pl
 from holons import codec
 from holons.algebra import keys
 from holons.algebra.aggregate import Aggregate, IntArray, State, size
-from holons.algebra.cells import Cell, Table, concatenate, cut, empty_cells, flatten, rows_by_group, split
+from holons.algebra.cells import Cell, Table, concatenate, constant, cut, empty_cells, flatten, rows_by_group, split
 from holons.algebra.groups import Groups
 from holons.algebra.order import ascending, descending
 from holons.algebra.rows import Element, Rows, column, take_element
@@ -73,7 +73,7 @@ class Ranked(Aggregate[Kept]):
             groups, rows = groups.take(chosen), rows.take(chosen)
             element = tuple(take_element(part, chosen) for part in element)
         columns = tuple(_values(part, rows.count) for part in element)
-        partitions = np.full(rows.count, rows.origin.partition, dtype=np.int64)
+        partitions = constant(np.int64(rows.origin.partition), rows.count)
         columns = *columns, rows.ts, partitions, rows.origin.offsets()
         if self._as_they_come and groups.bounds is not None and rows.origin.index is None:
             return (cut(columns, groups.bounds),)
@@ -192,5 +192,7 @@ def _comparable(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 
 def _values(element: Element, count: int) -> npt.NDArray[np.generic]:
+    if isinstance(element, bool | int | float):
+        return constant(element, count)
     values = column(element, count)
     return np.array(values.to_list(), dtype=keys.TEXT) if isinstance(values, pl.Series) else values

@@ -68,18 +68,21 @@ class _Extreme(IdempotentAggregate[Extreme]):
             return self._fold_text(groups, rows)
         who = type(self).__name__
         if self.kind == "int":
-            best = self._reduce(groups, integers(rows.element, rows.count, who), self._start(groups.n))
+            values: Column = integers(rows.element, rows.count, who)
         else:
-            best = self._reduce(groups, floats(rows.element, rows.count, who), self._start(groups.n))
-        return best, self._present(groups, best)
+            values = floats(rows.element, rows.count, who)
+        best = self._reduce(groups, values, self._start(groups.n))
+        return best, self._present(groups, best, values)
 
-    def _present(self, groups: Groups, best: Column) -> npt.NDArray[np.bool_]:
-        """Which groups have rows: seen from the result, and counted only if a group still holds the identity."""
+    def _present(self, groups: Groups, best: Column, values: Column) -> npt.NDArray[np.bool_]:
+        """Which groups have rows: seen from the result, and counted only if a row may have had the identity."""
         if groups.bounds is not None:
             return np.ones(groups.n, dtype=np.bool_)
         identity = self._identity()
         present: npt.NDArray[np.bool_] = best != identity if identity == identity else best == best
-        return present if present.all() else groups.counts() > 0
+        if present.all() or (self._largest and values.min() > identity):
+            return present
+        return groups.counts() > 0
 
     def _fold_text(self, groups: Groups, rows: Rows) -> State:
         values = column(rows.element, rows.count)

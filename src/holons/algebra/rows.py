@@ -48,8 +48,9 @@ class Origin:
 
     def offsets(self) -> IntArray:
         """Each row's offset."""
-        index = np.arange(self.count, dtype=np.int64) if self.index is None else self.index
-        return index + self.base
+        if self.index is None:
+            return np.arange(self.base, self.base + self.count, dtype=np.int64)
+        return self.index + self.base
 
     @property
     def first(self) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from holons import codec
-from holons.algebra import Slide, State
+from holons.algebra import Keyed, Slide, State
 from holons.wcrdt.handle import Handle
 from holons.windows import BEGINNING, Window
 
@@ -19,6 +20,14 @@ _WINDOWS_CACHED = 16
 
 Held: TypeAlias = "bytes | State"
 """What a partition has sealed: its canonical bytes, or, if it has not left this partition yet, the state itself."""
+
+
+@dataclass
+class _Folded:
+    """A window's state, and its value if that is a map: others may change theirs, and get one each."""
+
+    state: State
+    keyed: Keyed[Any] | None = None
 
 
 class SealedPanes:
@@ -34,7 +43,7 @@ class SealedPanes:
         self._bases: dict[int, Held] = {}
         self._by_partition: dict[int, list[int]] = {}
         self._folded: dict[int, State] = {}
-        self._windows: OrderedDict[int, State] = OrderedDict()
+        self._windows: OrderedDict[int, _Folded] = OrderedDict()
         self._slide: Slide | None = None
         self._slide_end = BEGINNING
 
@@ -60,12 +69,24 @@ class SealedPanes:
 
     def state(self, window: Window) -> State:
         """The state of a window that all partitions have sealed."""
-        state = self._windows.get(window.end)
-        if state is None:
-            state = self._windows[window.end] = self._compute(window)
+        return self._window(window).state
+
+    def value(self, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """The value of such a window. A map is read once for all partitions here, which then share it out together."""
+        folded = self._window(window)
+        if folded.keyed is not None:
+            return folded.keyed
+        value = self.handle.aggregate.value(folded.state)
+        folded.keyed = value if isinstance(value, Keyed) else None
+        return value
+
+    def _window(self, window: Window) -> _Folded:
+        folded = self._windows.get(window.end)
+        if folded is None:
+            folded = self._windows[window.end] = _Folded(self._compute(window))
             if len(self._windows) > _WINDOWS_CACHED:
                 self._windows.popitem(last=False)
-        return state
+        return folded
 
     def state_so_far(self, window: Window) -> State | None:
         """What is sealed of a window, by whoever has sealed it; None if nobody has anything."""

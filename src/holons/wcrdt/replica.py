@@ -154,6 +154,15 @@ class Replica:
 
     def state(self, index: int, window: Window) -> State:
         """The folded state of a completed window."""
+        self._check_readable(index, window)
+        return self.panes[index].state(window)
+
+    def value(self, index: int, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """The value of a completed window, the same on every replica."""
+        self._check_readable(index, window)
+        return self.panes[index].value(window)
+
+    def _check_readable(self, index: int, window: Window) -> None:
         handle = self.handles[index]
         handle.fixed.check(window)
         if not self.completed(index, window):
@@ -167,11 +176,6 @@ class Replica:
                 f"{handle.name} {window} was trimmed, up to {instant_text(self.panes[index].trimmed_to)}",
                 hint='keep more: h.WCRDT(..., keep="1h")',
             )
-        return self.panes[index].state(window)
-
-    def value(self, index: int, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
-        """The value of a completed window, the same on every replica."""
-        return self.handles[index].aggregate.value(self.state(index, window))
 
     def peek(self, index: int, window: Window, *, preview: bool) -> Any:  # noqa: ANN401
         """UNSAFE: the value of a completed window; else None, or with `preview` what is known of it, if anything.

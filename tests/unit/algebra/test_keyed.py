@@ -53,6 +53,8 @@ def test_shares_are_everything_once(partitions):
     assert all(share[key] == value[key] for share in shares for key in share)
     assert all(value.placed(number, partitions).share() == share for number, share in enumerate(shares))
     assert sum(len(share) > 0 for share in shares) == partitions
+    assert all(list(share) == sorted(share) for share in shares), "in the order of the keys"
+    assert value.share(0, 3) == value.placed(0, 3).share(), "of as many as asked for, whoever asked before"
 
 
 def test_a_share_is_somebodys():

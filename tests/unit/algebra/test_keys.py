@@ -23,6 +23,9 @@ def column(values):
     return pl.Series(values, dtype=pl.String) if any(isinstance(v, str) for v in values) else np.array(values, np.int64)
 
 
+WIDE = st.integers(-5, 40) | st.sampled_from([-(2**63), 2**63 - 1, 2**62, -(2**62)])
+
+
 @given(EITHER)
 def test_codes_lead_back_to_the_rows_and_the_table_is_ascending(values):
     coded = keys.encode(column(values), len(values))
@@ -56,6 +59,17 @@ def test_positions_are_those_of_a_dictionary(pair):
     places = {key: place for place, key in enumerate(table.tolist())}
     assert keys.positions(table, wanted).tolist() == [places.get(key, -1) for key in pair[1]]
     assert [keys.position(table, key) for key in pair[1]] == [places.get(key, -1) for key in pair[1]]
+
+
+@given(st.lists(WIDE, max_size=30), st.lists(WIDE, max_size=30))
+def test_only_places_are_those_of_a_dictionary_unless_something_is_there_twice(values, wanted):
+    places = {value: place for place, value in enumerate(values)}
+    found = keys.only_places(np.array(values, dtype=np.int64), np.array(wanted, dtype=np.int64))
+    if len(places) < len(values):
+        assert found is None
+    else:
+        assert found is not None
+        assert found.tolist() == [places.get(one, -1) for one in wanted]
 
 
 @given(PAIRS)

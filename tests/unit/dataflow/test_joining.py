@@ -54,3 +54,9 @@ def test_places_are_looked_up_where_each_right_key_is_there_once(monkeypatch):
     left, right = ([(key, 0) for key in keys] for keys in ([1, 1, 3], [3, 1]))
     sides = frame(left, "key", "a", TIME, pl.Int64()), frame(right, "id", "b", joining.RIGHT_TIME, pl.Int64())
     assert joining.close_pairs(join(pl.Int64()), BOUNDS, *sides).rows() == [(1, 0, 1), (1, 1, 1), (3, 2, 0)]
+
+
+def test_of_the_right_side_nothing_but_its_key_may_be_kept():
+    left, right = ([(key, 0) for key in keys] for keys in ([1, 1, 3, 4], [3, 1]))
+    sides = frame(left, "key", "a", TIME, pl.Int64()), frame(right, "id", "b", joining.RIGHT_TIME, pl.Int64()).drop("b")
+    assert joining.close_pairs(join(pl.Int64()), BOUNDS, *sides).rows() == [(1, 0), (1, 1), (3, 2)]

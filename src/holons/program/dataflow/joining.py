@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 
 from holons.algebra import IntArray
-from holons.algebra.keys import positions
+from holons.algebra.keys import only_places
 from holons.algebra.ranked import TIME
 from holons.program.dataflow.plan import Bounds, Join
+from holons.program.dataflow.steps import filtered
 
 RIGHT_TIME: Final = "right time!"
 
@@ -28,10 +29,18 @@ def close_pairs(node: Join, bounds: Bounds, left: pl.DataFrame, right: pl.DataFr
         distance = pl.col(RIGHT_TIME) - pl.col(TIME)
         close = (distance >= -bounds.before_us) & (distance <= bounds.after_us)
         return joined(node, left, right).filter(close).drop(TIME, RIGHT_TIME)
-    apart = right[RIGHT_TIME].to_numpy()[places] - left[TIME].to_numpy()
-    chosen = (places >= 0) & (apart >= -bounds.before_us) & (apart <= bounds.after_us)
-    theirs = right.drop(RIGHT_TIME, *(name for _, name in node.on))[places[chosen]]
-    return left.drop(TIME).filter(chosen).hstack(theirs)
+    apart = right[RIGHT_TIME].to_numpy()[places]
+    apart -= left[TIME].to_numpy()
+    apart += bounds.before_us
+    chosen = apart.view(np.uint64) <= np.uint64(bounds.before_us + bounds.after_us)  # what is negative is far beyond
+    chosen &= places >= 0
+    mine = filtered(_without(left, TIME), pl.Series(chosen))
+    theirs = _without(right, RIGHT_TIME, *(name for _, name in node.on))
+    return mine.hstack(theirs[places[chosen]]) if theirs.width else mine
+
+
+def _without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    return pl.DataFrame([column for column in frame if column.name not in names])
 
 
 def _only_matches(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> IntArray | None:
@@ -44,10 +53,4 @@ def _only_matches(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> IntArr
         return None
     if mine.null_count() or theirs.null_count():
         return None
-    keys = theirs.to_numpy()
-    order = np.argsort(keys, kind="stable")
-    ascending = keys[order]
-    if bool((ascending[1:] == ascending[:-1]).any()):
-        return None
-    places = positions(ascending, mine.to_numpy())
-    return np.where(places >= 0, order[places], -1)
+    return only_places(theirs.to_numpy(), mine.to_numpy())

@@ -274,9 +274,7 @@ class Pipeline(Program):
             columns = {field: _one(value[field])[: 1 if there else 0] for field, _ in node.measures}
             keys = _keys(_session_keys(window, there), node.keys, schema) if node.keys else {}
         measured = {field: measure.read(columns[field], schema).alias(field) for field, measure in node.measures}
-        frame = pl.DataFrame({**keys, **measured})
-        frame = frame.select(_instant(window.start, START), _instant(window.end, END), pl.all())
-        return Part(frame, np.full(len(frame), window.last, dtype=np.int64))
+        return Part.of(_stamped(pl.DataFrame({**keys, **measured}), window), window.last)
 
     def _speaks_for(self, window: Window) -> bool:
         """Whether a session is this partition's to tell."""
@@ -297,8 +295,7 @@ class Pipeline(Program):
         left = rows("left", window)
         if node.bounds is None:
             sides = (side.drop(START, END, strict=False) for side in (left, rows("right", window)))
-            pairs = joined(node, *sides).drop(TIME, RIGHT_TIME, strict=False)
-            pairs = pairs.select(_instant(window.start, START), _instant(window.end, END), pl.all())
+            pairs = _stamped(joined(node, *sides).drop(TIME, RIGHT_TIME, strict=False), window)
         else:
             history: History = getattr(self, f"{name}_history")
             before_us, after_us = node.bounds.before_us, node.bounds.after_us
@@ -309,11 +306,11 @@ class Pipeline(Program):
             right = rows("right", window)
             old_right = history.rows("right", window, spec, before_us, partial(rows, "right"), right)
             history.add("right", window, right)
-            known = pl.concat([old_right, right]) if len(old_right) else right
+            known = pl.concat([old_right, right], rechunk=True) if len(old_right) else right  # rows are taken out of it
             pairs = close_pairs(node, node.bounds, left, known)
             if len(old_left):
                 pairs = pl.concat([pairs, close_pairs(node, node.bounds, old_left, right)])
-        return Part(pairs, np.full(len(pairs), window.last, dtype=np.int64))
+        return Part.of(pairs, window.last)
 
     def _no_pair(self, node: Join) -> pl.DataFrame:
         assert node.schema is not None
@@ -469,5 +466,8 @@ def _one(item: object) -> Any:  # noqa: ANN401
     return column
 
 
-def _instant(micros: int, name: str) -> pl.Expr:
-    return pl.lit(micros, pl.Int64).cast(INSTANT).alias(name)
+def _stamped(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """The rows with their window in front."""
+    edges = (pl.Series(name, [at], dtype=pl.Int64) for name, at in ((START, window.start), (END, window.end)))
+    stamps = [edge.cast(INSTANT).new_from_index(0, len(frame)) for edge in edges]
+    return pl.DataFrame([*stamps, *frame])

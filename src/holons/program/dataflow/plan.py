@@ -66,21 +66,21 @@ class Node(ABC):
     def schema(self) -> pl.Schema | None:
         """The columns, if they are known."""
 
-    @property
+    @cached_property
     def kind(self) -> Kind | None:
         """Which windows it belongs to; None for rows of a stream."""
         return self.inputs[0].kind
 
-    @property
+    @cached_property
     def place(self) -> Place:
         return self.inputs[0].place
 
-    @property
+    @cached_property
     def grain(self) -> FixedSpec | None:
         """Windows within which times of results are not told apart; None: each result has its window's."""
         return self.inputs[0].grain if self.inputs else None
 
-    @property
+    @cached_property
     def next_stage(self) -> int:
         """The stage of windows over this."""
         return 0 if self.kind is None else self.kind.stage + 1
@@ -124,11 +124,11 @@ class Source(Node):
     def schema(self) -> pl.Schema | None:
         return self.columns
 
-    @property
+    @cached_property
     def kind(self) -> Kind | None:
         return None
 
-    @property
+    @cached_property
     def place(self) -> Place:
         return "rows"
 
@@ -221,15 +221,15 @@ class Aggregate(Node):
         keys = {name: before[name] for name in self.keys}
         return pl.Schema({**WINDOW_COLUMNS, **keys, **measured})  # type: ignore[arg-type]
 
-    @property
+    @cached_property
     def grain(self) -> FixedSpec | None:
         return None
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         return Kind(self.before.next_stage, self.window, self if isinstance(self.window, Session) else None)
 
-    @property
+    @cached_property
     def place(self) -> Place:
         return "local" if self.local else "spread" if self.keys else "gathered"
 
@@ -315,15 +315,15 @@ class Join(Node):
         keys = {right for _, right in self.on} | (set(WINDOW_COLUMNS) if self.bounds is None else set())
         return [] if self.how in ("semi", "anti") else [name for name in self.right.schema if name not in keys]
 
-    @property
+    @cached_property
     def grain(self) -> FixedSpec | None:
         return self.window
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         return Kind(self.left.next_stage, self.window)
 
-    @property
+    @cached_property
     def place(self) -> Place:
         return "local"
 
@@ -388,7 +388,7 @@ class Pair(Node):
         shared = (*WINDOW_COLUMNS, *self.on)
         return pl.Schema({**self.left.schema, **{n: t for n, t in self.right.schema.items() if n not in shared}})
 
-    @property
+    @cached_property
     def kind(self) -> Kind | None:
         left, right = self.left.kind, self.right.kind
         assert left is not None
@@ -457,7 +457,7 @@ class Gathered(Node):
     def schema(self) -> pl.Schema | None:
         return self.before.schema
 
-    @property
+    @cached_property
     def place(self) -> Place:
         return "gathered"
 
@@ -492,7 +492,7 @@ class At(Node):
     def inputs(self) -> tuple[Node, ...]:
         return (self.before,)
 
-    @property
+    @cached_property
     def grain(self) -> FixedSpec | None:
         window = self.kind.window if self.kind is not None else None
         return window if isinstance(window, FixedSpec) else None

@@ -33,10 +33,22 @@ class Part:
     frame: pl.DataFrame
     micros: IntArray
 
+    @staticmethod
+    def of(frame: pl.DataFrame, micros: int) -> Part:
+        """All rows at one time, which takes no memory for each."""
+        return Part(frame, np.broadcast_to(np.int64(micros), len(frame)))
+
     def take(self, chosen: npt.NDArray[np.generic]) -> Part:
         """Some of the rows, by mask or by position."""
-        frame = self.frame.filter(chosen) if chosen.dtype == np.bool_ else self.frame[chosen]
+        frame = filtered(self.frame, pl.Series(chosen)) if chosen.dtype == np.bool_ else self.frame[chosen]
+        if len(self.micros) and self.micros.strides == (0,):
+            return Part.of(frame, int(self.micros[0]))
         return Part(frame, self.micros[chosen])
+
+
+def filtered(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
+    """The rows for which a mask is true: column by column, since to plan a query costs more than it gains here."""
+    return pl.DataFrame([column.filter(mask) for column in frame]) if frame.width else frame.filter(mask)
 
 
 B = TypeVar("B", Events, Part)
