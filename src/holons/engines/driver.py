@@ -43,7 +43,7 @@ A node is one thread: a second one of polars would take its core from other node
 costs more than it gains. And it keeps the memory that it frees (up to half a gigabyte, with glibc): columns of a megabyte
 come and go all the time, and to get fresh pages for each took up to half of a node's time, most of all on virtual machines.
 """
-_LOOK_S = 0.01
+_LOOK_S = 0.005
 _STOP_S = 5.0
 _TEND_S = 0.5
 

@@ -24,6 +24,8 @@ from holons.streams import Cursor
 
 _BEATS_KEPT = 16
 _HOUSEKEEPING = 0.25  # of a heartbeat
+_HOUSEKEEPING_AT_THE_END = 0.04
+_AT_ONCE = float("-inf")
 _SURELY = 3.0  # so many failure timeouts without a beat: no longer only slow
 
 
@@ -53,7 +55,9 @@ class Node:
         self._control_cursor: Cursor = {}
         self._began_s = ports.clock.now_s()
         self._sequence = 0
-        self._beat_at_s = self._kept_house_at_s = float("-inf")
+        self._beat_at_s = self._kept_house_at_s = _AT_ONCE
+        self._out_at_s = _AT_ONCE
+        """When the last of what runs here was out."""
         self._vacant_since_s: dict[Slot, float] = {}
         self._claimed: dict[Slot, int] = {}
         self._held_since_s: dict[Slot, float] = {}
@@ -129,7 +133,7 @@ class Node:
         """One slice for everybody; says whether anything happened."""
         happened = False
         now_s = self.ports.clock.now_s()
-        if now_s - self._kept_house_at_s >= _HOUSEKEEPING * self.settings.heartbeat_s:
+        if now_s - self._kept_house_at_s >= self._house_s(now_s):
             self._kept_house_at_s = now_s
             happened = self._keep_house()
         for name in list(self.jobs):
@@ -137,7 +141,14 @@ class Node:
             with self._guarded(name):
                 happened |= self._tick_job(self.jobs[name])
                 self._troubled.discard(name)
-        return happened
+        if not happened:
+            self._tell_ends()
+        return happened or self._kept_house_at_s == _AT_ONCE
+
+    def _house_s(self, now_s: float) -> float:
+        """How long it need not look after the house: soon again once all that runs here is out, and others' word is due."""
+        waits = now_s - self._out_at_s < self.settings.failure_timeout_s and not self._told_ends[0]
+        return (_HOUSEKEEPING_AT_THE_END if waits else _HOUSEKEEPING) * self.settings.heartbeat_s
 
     def _keep_house(self) -> bool:
         """Everything but the work itself: a few times in a heartbeat, since each look at a stream costs.
@@ -156,16 +167,19 @@ class Node:
 
     def _beat_soon(self) -> None:
         """The others should know at once."""
-        self._beat_at_s = float("-inf")
+        self._beat_at_s = _AT_ONCE
         self._look_soon()
 
     def _look_soon(self) -> None:
         """There is something to be done, or to be read, at once."""
-        self._kept_house_at_s = float("-inf")
+        self._kept_house_at_s = _AT_ONCE
 
     def _tell_ends(self) -> None:
         """That something is out is told at once: somebody may wait for it."""
-        if self._ends() != self._told_ends:
+        ends = self._ends()
+        if ends != self._told_ends:
+            if ends[1] == sum(len(here.tasklets) for here in self.jobs.values()):
+                self._out_at_s = self.ports.clock.now_s()
             self._beat_soon()
 
     def _ends(self) -> tuple[bool, int]:

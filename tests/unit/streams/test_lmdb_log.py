@@ -270,6 +270,28 @@ def test_more_segments_than_may_be_open_at_once(tmp_path, monkeypatch):
         assert len(environment.registry._handles) <= 3
 
 
+def test_logs_may_be_collected_as_garbage_while_another_is_opened(tmp_path, monkeypatch):
+    """The collector runs whenever something is made, and closes what it finds: also while handles are listed."""
+
+    class Restless(dict):
+        def items(self):
+            for item in super().items():
+                lost.clear()
+                yield item
+
+    monkeypatch.setattr(environment.registry, "_handles", Restless(environment.registry._handles))
+    lost = []
+    for name in "ab":
+        with opened(tmp_path / name, "w") as log:
+            log.append(0, rows(1))
+        lost.append(opened(tmp_path / name, "r"))
+        assert flat(lost[-1].read(0, 0, 9)) == [1]
+    del log
+    with opened(tmp_path / "c", "w") as log:
+        log.append(0, rows(2))
+        assert flat(log.read(0, 0, 9)) == [2]
+
+
 class HandClock:
     """A clock that stands still until it is moved."""
 

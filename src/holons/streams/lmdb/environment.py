@@ -328,11 +328,13 @@ class Registry:
             environment.lock = threading.Lock()
 
     def _close_duplicates(self, environment: Environment) -> None:
-        """A handle whose owner is being destroyed in another thread may still be there."""
-        for key, (directory, handle) in list(self._handles.items()):
-            if directory == environment.directory:
-                del self._handles[key]
-                handle.close()
+        """A handle whose owner is being destroyed in another thread may still be there.
+
+        A copy is made at once: while a list is made, the garbage collector may destroy owners in this very thread.
+        """
+        for key, (directory, _) in self._handles.copy().items():
+            if directory == environment.directory and key in self._handles:
+                self._handles.pop(key)[1].close()
 
     def _close_oldest(self) -> bool:
         """False if all are in use."""
