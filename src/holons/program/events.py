@@ -108,19 +108,26 @@ class Events:
                 raise BadElement(
                     f"`where` takes a boolean column, not {mask.dtype}", hint='e.g. events["kind"] == "bid"'
                 )
-            mask = mask.fill_null(False).to_numpy()
+            mask = mask.fill_null(False)
         if len(mask) != len(self):
             raise BadElement(f"a mask of {len(mask)} for {len(self)} rows", hint="derive it from these very events")
-        return self if bool(mask.all()) else self.take(mask)
+        return self.kept(mask if isinstance(mask, pl.Series) else pl.Series(mask, dtype=pl.Boolean))
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Events:
         """Some of the rows, by mask or by position, in log order."""
-        if chosen.dtype != np.bool_:
-            return Events(self.frame[chosen], self.ts.take(chosen), self.stream)
-        places = np.flatnonzero(chosen)
-        few = _FEW * len(places) < len(chosen)  # then they are fetched, and not filtered out of the others
+        if chosen.dtype == np.bool_:
+            return self.kept(pl.Series(chosen))
+        return Events(self.frame[chosen], self.ts.take(chosen), self.stream)
+
+    def kept(self, mask: pl.Series) -> Events:
+        """The rows for which a column is true; it has no nulls."""
+        count = int(mask.sum())
+        if count == len(self):
+            return self
+        few = _FEW * count < len(self)  # then they are fetched, and not filtered out of the others
+        places = mask.arg_true().to_numpy().astype(np.int64) if few else np.flatnonzero(mask.to_numpy())
         times = Times(self.ts.micros[places], self.ts.origin.take(places), self.ts.own, self.ts.ascending)
-        return Events(self.frame[places] if few else self.frame.filter(chosen), times, self.stream)
+        return Events(self.frame[places] if few else self.frame.filter(mask), times, self.stream)
 
     def slice(self, start: int, stop: int) -> Events:
         """A run of rows."""

@@ -40,10 +40,21 @@ class Part:
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Part:
         """Some of the rows, by mask or by position."""
-        frame = filtered(self.frame, pl.Series(chosen)) if chosen.dtype == np.bool_ else self.frame[chosen]
-        if len(self.micros) and self.micros.strides == (0,):
-            return Part.of(frame, int(self.micros[0]))
-        return Part(frame, self.micros[chosen])
+        if chosen.dtype == np.bool_:
+            return self.kept(pl.Series(chosen))
+        frame = self.frame[chosen]
+        return Part.of(frame, int(self.micros[0])) if self._at_once else Part(frame, self.micros[chosen])
+
+    def kept(self, mask: pl.Series) -> Part:
+        """The rows for which a column is true; it has no nulls."""
+        if mask.all():
+            return self
+        frame = filtered(self.frame, mask)
+        return Part.of(frame, int(self.micros[0])) if self._at_once else Part(frame, self.micros[mask.to_numpy()])
+
+    @property
+    def _at_once(self) -> bool:
+        return len(self.micros) > 0 and self.micros.strides == (0,)
 
 
 def filtered(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
@@ -83,10 +94,9 @@ class Filter(Step):
         all_hold = masks[0] if len(masks) == 1 else pl.select(pl.all_horizontal(*masks)).to_series()
         if all_hold.null_count() or all_hold.dtype != pl.Boolean:
             all_hold = all_hold.cast(pl.Boolean).fill_null(False)
-        chosen = all_hold.to_numpy()
-        if len(chosen) != len(batch.frame):
+        if len(all_hold) != len(batch.frame):
             raise BadElement("a filter looks at each row by itself", hint="no aggregates in a filter: use a window")
-        return batch if bool(chosen.all()) else batch.take(chosen)
+        return batch.kept(all_hold)
 
     def __str__(self) -> str:
         return f"filter {' and '.join(map(words, self.conditions))}"
