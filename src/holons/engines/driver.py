@@ -20,6 +20,7 @@ from typing import Final, Protocol, Self
 import pyarrow as pa
 
 from holons.clock import SystemClock
+from holons.engines.memory import give_back
 from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
@@ -266,6 +267,7 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
     """The whole life of a node process: until it is told to go, or nobody wants it any more."""
     with forwarding(birth.site.shared("logs", birth.name), birth.log_level):
         _run_node(birth, wanted)
+    give_back()  # Spark keeps the process for whatever comes next
 
 
 def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
@@ -273,7 +275,7 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
     ports = telling(birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None))
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
-    diary, written_s, idle_s = Diary(node), float("-inf"), _IDLE_S
+    diary, written_s, idle_s, jobs = Diary(node), float("-inf"), _IDLE_S, 0
     gc.freeze()  # what is there by now stays: to look through all modules again and again would stop the loop
     while not stop and not node.left:
         happened = node.tick()
@@ -285,6 +287,9 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
         if now_s - written_s >= birth.settings.heartbeat_s:
             written_s = now_s
             diary.look()
+            if len(node.jobs) < jobs:
+                gc.collect()  # all that a job held refers to itself, and columns weigh nothing with the collector
+            jobs = len(node.jobs)
         if happened:
             idle_s = _IDLE_S
         else:

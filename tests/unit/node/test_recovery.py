@@ -14,7 +14,7 @@ from holons.node import Node, Settings
 from holons.node.recovery import Checkpoints, past
 from holons.program import PartitionRun
 from holons.streams import MemoryLog
-from holons.windows import BEGINNING
+from holons.windows import BEGINNING, END
 
 ROWS = 1_000
 JOB = "mine"
@@ -145,6 +145,27 @@ def test_windows_are_emitted_before_more_rows_are_read():
             waited.append(tasklet.run.process.read_to - tasklet.run.window.calls)
     assert max(waited) <= 21, "windows of two reads wait: of one before they are known to be complete, and the next"
     assert len(world.collected(JOB)["on_window"][0]) == 99
+
+
+def test_that_everything_is_out_is_told_and_heard_within_a_moment():
+    """Two nodes, of which one has nothing to do: both know of the end long before the next heartbeat is due."""
+    world = World({"in": MemoryLog(1)})
+    nodes = [Node(f"node-{number}", world.ports(f"node-{number}"), Settings()) for number in range(2)]
+    for node in nodes:
+        node.add_job(JOB, h.job(Mine(), "in"))
+    for _ in range(50):
+        world.clock.sleep_s(0.1)
+        for node in nodes:
+            node.tick()
+    assert not any(node.settled for node in nodes)
+    world.inputs["in"].append(0, pa.record_batch({"ts": np.arange(ROWS), "key": np.arange(ROWS)}))
+    world.inputs["in"].mark(0, END.ts)
+    began_s = world.clock.now_s()
+    while not all(node.settled for node in nodes):
+        world.clock.sleep_s(0.001)
+        for node in nodes:
+            node.tick()
+    assert world.clock.now_s() - began_s < 0.05
 
 
 @pytest.mark.parametrize("closed", [True, False])
