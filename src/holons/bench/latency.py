@@ -221,8 +221,8 @@ def report(found: Latencies, rate_per_s: int) -> Report:
     for query, systems in found.items():
         page.heading(f"{query}: {_LENGTH_MS[query]:,} ms every {_EVERY_MS[query]:,} ms")
         page.figure(quantiles({system: _curve(late_ms) for system, late_ms in systems.items() if len(late_ms)}))
-        if not all(map(len, systems.values())):
-            page.text(_BEHIND)
+        for system in (system for system, late_ms in systems.items() if not len(late_ms)):
+            page.text(f"{system}: {_BEHIND}")
     page.table(*_lines(records(found)), caption="milliseconds")
     return page
 

@@ -230,16 +230,9 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
     )
     for heading in ("query", *systems, *(f"x {system}" for system in others)):
         table.add_column(heading, justify="left" if heading == "query" else "right", no_wrap=True)
-    by_case: dict[str, dict[tuple[str, str], float]] = {}
-    for one in records:
-        by_case.setdefault(one["case"], {})[one["system"], one["metric"]] = one["value"]
-    for case, figures in by_case.items():
+    for case, figures in _by_case(records).items():
         rates = [f"{figures[system, 'rate_median'] / 1e6:.2f}" for system in systems]
-        ratios = [
-            [figures["holons", f"{metric}_{system}"] for metric in ("ratio", "ratio_least", "ratio_most")]
-            for system in others
-        ]
-        table.add_row(case, *rates, *(f"{ratio:.1f} ({least:.1f}-{most:.1f})" for ratio, least, most in ratios))
+        table.add_row(case, *rates, *(_ratio(figures, system) for system in others))
     (console or Console()).print(table)
 
 
@@ -251,21 +244,36 @@ def report(records: Sequence[Record]) -> Report:
         "Parquet files. Flink's time is its own, from the moment at which all tasks run; the others' begins with the query."
     )
     systems = list(dict.fromkeys(one["system"] for one in records))
-    cases = list(dict.fromkeys(one["case"] for one in records))
-    figures = {(one["case"], one["system"], one["metric"]): one["value"] for one in records}
-    page.figure(bars(cases, {system: [figures[case, system, "rate_median"] for case in cases] for system in systems}))
+    by_case = _by_case(records)
+    medians = {system: [figures[system, "rate_median"] for figures in by_case.values()] for system in systems}
+    page.figure(bars(list(by_case), medians))
     others = [system for system in systems if system != "holons"]
     rows = [
         [
             case,
-            *(f"{figures[case, system, 'rate_median'] / 1e6:.2f}" for system in systems),
-            *(f"{figures[case, 'holons', f'ratio_{system}']:.1f}" for system in others),
+            *(f"{figures[system, 'rate_median'] / 1e6:.2f}" for system in systems),
+            *(_ratio(figures, system) for system in others),
         ]
-        for case in cases
+        for case, figures in by_case.items()
     ]
     heads = [*(f"{system}, M/s" for system in systems), *(f"times {system}" for system in others)]
-    page.table(["query", *heads], rows, "medians")
+    page.table(
+        ["query", *heads], rows, "medians; in brackets our worst run with their best, and our best with their worst"
+    )
     return page
+
+
+def _by_case(records: Sequence[Record]) -> dict[str, dict[tuple[str, str], float]]:
+    """The figures of each query, by system and metric."""
+    by_case: dict[str, dict[tuple[str, str], float]] = {}
+    for one in records:
+        by_case.setdefault(one["case"], {})[one["system"], one["metric"]] = one["value"]
+    return by_case
+
+
+def _ratio(figures: Mapping[tuple[str, str], float], system: str) -> str:
+    ratio, least, most = (figures["holons", f"{what}_{system}"] for what in ("ratio", "ratio_least", "ratio_most"))
+    return f"{ratio:.1f} ({least:.1f}-{most:.1f})"
 
 
 def _records(case: str, watches: Mapping[str, Stopwatch]) -> list[Record]:
