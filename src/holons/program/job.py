@@ -96,6 +96,11 @@ def job(
                 raise BadProgram(
                     f"{given!r} is not a pipeline", hint='pipelines know their streams: h.job(one.to("x"), two.to("y"))'
                 )
+        if (time, disorder, columns) != ("ts", "0s", None):
+            raise BadProgram(
+                "time, disorder and columns are for programs; a pipeline knows its own",
+                hint='say it where it begins: h.source("bids", ts="date_time", disorder="2s")',
+            )
         return program.together([given for given in inputs if isinstance(given, Job)], name)
     for given in inputs:
         if isinstance(given, Job):

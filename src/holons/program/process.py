@@ -250,7 +250,7 @@ class ProcessPart:
         if name not in there:
             raise BadInput(
                 f"stream {stream!r} has no time column {name!r}",
-                hint=f'name one of {", ".join(piece.whole().columns)}: h.job(program, "{stream}", time="...")',
+                hint=f"name one of {', '.join(piece.whole().columns)}: {self._program.names_time(stream)}",
             )
         missing = sorted(self.reads.difference(there)) if self.reads is not None else []
         if missing:

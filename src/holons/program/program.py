@@ -79,6 +79,10 @@ class Program:
         """Where in the user's code a column of an input is read, if that is known: for messages."""
         return ""
 
+    def names_time(self, stream: str) -> str:
+        """What a user writes to name the time column of an input: for messages."""
+        return f'h.job(program, "{stream}", time="...")'
+
     def _running(self, what: str) -> Scope:
         if self._scope is None:
             raise WrongScope(f"{what} outside of a running program", hint="use it in process, each or on_window")

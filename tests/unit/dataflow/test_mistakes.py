@@ -265,6 +265,23 @@ def test_pipelines_and_other_jobs_do_not_mix():
         assert error.value.hint
 
 
+def test_a_pipeline_names_its_time_where_it_begins():
+    flow = counts().to("counts")
+    for named in ({"time": "when"}, {"disorder": "2s"}, {"columns": ["price"]}):
+        with pytest.raises(BadProgram, match=r"(?s)a pipeline knows its own.*h\.source\("):
+            h.job(flow, **named)
+    untyped = h.source("bids", ts="when").window(ONE).aggregate(n=h.count()).to("counts")
+    with pytest.raises(HolonsError, match=r'(?s)no time column \'when\'.*h\.source\("bids", ts="\.\.\."\)'):
+        h.run(untyped, {"bids": [bids()]}, engine="embedded").wait()
+
+
+def test_results_say_that_they_need_windows_before_they_are_grouped():
+    with pytest.raises(AttributeError, match=r"no 'group_by'; give them windows again: \.window"):
+        counts().group_by("n")
+    with pytest.raises(AttributeError, match=r"no 'nonsense'$"):
+        _ = counts().nonsense
+
+
 def lines_of(function):
     """The lines of this file that a function is written in."""
     lines, first = inspect.getsourcelines(function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -233,6 +233,12 @@ class Completed(Rows):
     def window(self, spec: WindowSpec, *, accumulate: bool = False) -> Windowed:
         """Windows over results: one global aggregation feeds the next."""
         return Windowed(self.node, _spec(spec), accumulate)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+            hint = "; give them windows again: .window(...)" if hasattr(Windowed, name) else ""
+            raise AttributeError(f"results of windows have no {name!r}{hint}")
 
 
 @dataclass(frozen=True)

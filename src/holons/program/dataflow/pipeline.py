@@ -123,6 +123,9 @@ class Pipeline(Program):
     def line_that_reads(self, stream: str, column: str) -> str:
         return line_that_reads(self.nodes, stream, column)
 
+    def names_time(self, stream: str) -> str:
+        return f'h.source("{stream}", ts="...")'
+
     def channels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(sink.channel for sink in self.sinks))
 
