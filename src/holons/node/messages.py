@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import traceback
 from typing import TypeAlias
 
 import msgspec
 
-from holons.errors import CodecError
+from holons.errors import CodecError, HolonsError
 from holons.program import Cut
 from holons.windows import BEGINNING
 
@@ -72,10 +73,26 @@ class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
     kind: str
     reason: str
 
+    @staticmethod
+    def by(job: str, error: HolonsError) -> Stopped:
+        """What an error has stopped."""
+        return Stopped(job, type(error).__name__, _reason(error))
+
     @property
     def failed(self) -> bool:
         """Whether nobody wanted this."""
         return self.kind not in ("Cancelled", "Upgraded")
+
+
+def _reason(error: HolonsError) -> str:
+    """What happened, and where in the user's code."""
+    cause = error.__cause__
+    if cause is None:
+        return str(error)
+    frames = traceback.extract_tb(cause.__traceback__)
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    where = ", ".join(f"{name} {value}" for name, value in error.where.items())
+    return f"{error.message} ({where}): {type(cause).__name__}: {cause}{place}"
 
 
 class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):

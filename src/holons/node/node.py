@@ -7,7 +7,6 @@ correctness: a wrong one costs work, not rows.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -240,7 +239,7 @@ class Node:
     def _fail(self, name: str, error: HolonsError) -> None:
         self.failures[name] = error
         self.jobs.pop(name, None)
-        self._untold.append(Stopped(name, type(error).__name__, _reason(error)))
+        self._untold.append(Stopped.by(name, error))
         with suppress(LogUnavailable):
             self._tell_failures()
 
@@ -593,14 +592,3 @@ class Node:
                 emitted = [min(pair) for pair in zip(emitted, tasklet.run.window.emitted_to, strict=True)]
             layout = here.job.layout
             here.replica.trim([layout.reach(stage, stored_to) for stage in range(layout.stages)], emitted)
-
-
-def _reason(error: HolonsError) -> str:
-    """What happened, and where in the user's code."""
-    cause = error.__cause__
-    if cause is None:
-        return str(error)
-    frames = traceback.extract_tb(cause.__traceback__)
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
-    where = ", ".join(f"{name} {value}" for name, value in error.where.items())
-    return f"{error.message} ({where}): {type(cause).__name__}: {cause}{place}"
