@@ -42,7 +42,6 @@ from holons.bench.stock.nexmark import StockNexmark
 from holons.bench.stock.queries import tuned
 from holons.bench.throughput import Stopwatch
 from holons.engines.driver import Driver
-from holons.engines.memory import give_back
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
@@ -157,7 +156,6 @@ def run(
         bench = _Bench(Path(folder), few, many, nodes, repeat)
         task = bar.add_task("writing events", total=None)
         bench.write()
-        give_back()
         spark = session(nodes)
         stock = StockNexmark(tuned(spark, os.cpu_count() or 1), bench.at / "spark")
         bar.update(task, total=len(queries) * repeat)

@@ -20,7 +20,6 @@ from typing import Final, Protocol, Self
 import pyarrow as pa
 
 from holons.clock import SystemClock
-from holons.engines.memory import give_back
 from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.site import Site
@@ -267,7 +266,6 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
     """The whole life of a node process: until it is told to go, or nobody wants it any more."""
     with forwarding(birth.site.shared("logs", birth.name), birth.log_level):
         _run_node(birth, wanted)
-    give_back()  # Spark keeps the process for whatever comes next
 
 
 def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
