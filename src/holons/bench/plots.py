@@ -81,7 +81,7 @@ def quantiles(latencies_ms: Mapping[str, Sequence[tuple[float, float]]]) -> Any:
         )
     figure.update_xaxes(tickvals=[-np.log10(1 - one) for one in ticks], ticktext=[f"{100 * one:g} %" for one in ticks])
     figure.update_layout(showlegend=True, legend=_LEGEND, margin={"b": 90})
-    figure.update_yaxes(type="log", dtick="D2")  # 1, 2, 5, 10 …
+    figure.update_yaxes(type="log", tickvals=[digit * 10**power for power in range(-1, 5) for digit in (1, 2, 5)])
     return figure
 
 
