@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,7 @@ def cut(columns: Cell, edges: IntArray) -> CellColumn:
     return cells
 
 
-def constant(item: object, count: int) -> npt.NDArray[np.generic]:
+def constant(item: object, count: int) -> npt.NDArray[Any]:
     """A column of one and the same value, which takes no memory for each row: `concatenate` keeps it so."""
     return np.broadcast_to(np.asarray(item), count)
 

@@ -123,19 +123,24 @@ class Keyed(Generic[V]):  # noqa: PLW1641 - not hashable, like a dictionary
                 raise WrongScope("share() outside of on_window", hint="say whose: share(partition, partitions)")
             partition, partitions = self._place
         whole = self._whole or self
+        if partitions == 1:
+            return whole
         if len(whole._shares) != partitions:
             whole._shares = whole._split(partitions)
         return whole._shares[partition]
 
     def _split(self, partitions: int) -> list[Keyed[V]]:
         """The shares of all partitions, each with ascending keys."""
-        if partitions == 1:
-            return [self]
         owners = (hash64(self.keys) % np.uint64(partitions)).astype(np.int64)
         counts = np.bincount(owners, minlength=partitions)
         order = np.argsort(owners.astype(np.uint16) if partitions <= 1 << 16 else owners, kind="stable")  # by radix
         shared, edges = self._take(order), [0, *np.cumsum(counts).tolist()]
         return [shared._take(slice(low, high)) for low, high in pairwise(edges)]
+
+    @property
+    def plain(self) -> bool:
+        """Whether it holds numbers and texts only: nothing that a reader could change."""
+        return all(part.dtype.kind != "O" for part in self._parts())
 
     def only(self, keys: Keys) -> Keyed[V]:
         """The values of some keys, given as a key column; those that are not there are left out."""

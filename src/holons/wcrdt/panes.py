@@ -24,7 +24,7 @@ Held: TypeAlias = "bytes | State"
 
 @dataclass
 class _Folded:
-    """A window's state, and its value if that is a map: others may change theirs, and get one each."""
+    """A window's state, and its value if that is a map of plain ones: what a reader may change, each gets anew."""
 
     state: State
     keyed: Keyed[Any] | None = None
@@ -72,12 +72,12 @@ class SealedPanes:
         return self._window(window).state
 
     def value(self, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
-        """The value of such a window. A map is read once for all partitions here, which then share it out together."""
+        """The value of such a window. A plain map is read once for all partitions here, and shared out once."""
         folded = self._window(window)
         if folded.keyed is not None:
             return folded.keyed
         value = self.handle.aggregate.value(folded.state)
-        folded.keyed = value if isinstance(value, Keyed) else None
+        folded.keyed = value if isinstance(value, Keyed) and value.plain else None
         return value
 
     def _window(self, window: Window) -> _Folded:

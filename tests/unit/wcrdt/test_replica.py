@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wcrdt.brute_force import windows_ending
 
-from holons.algebra import GCounter, MaxRegister
+from holons.algebra import GCounter, Groups, MaxRegister, MergeMap, Ranked, rows_of
 from holons.errors import InvariantBroken, NondeterministicProgram, UnknownWindow, WindowNotCompleted, WindowTrimmed
 from holons.wcrdt import Applied, Delta, Gap, Handle, Replica, Seal
 from holons.windows import BEGINNING, ENDING, Session, Sliding, Tumbling, Window
@@ -41,6 +41,21 @@ def apply_all(replica: Replica, deltas: list[Delta]) -> None:
 
 def window(start: int, end: int) -> Window:
     return Window(start, end)
+
+
+@pytest.mark.parametrize("inner", [Ranked(("n",)), GCounter()], ids=["rows", "counts"])
+def test_what_a_reader_changes_nobody_else_sees(inner):
+    """Maps of numbers are read once for all partitions; what could be changed, each reader gets anew."""
+    handle = Handle("n", MergeMap(inner), Tumbling("10us"))
+    state = handle.aggregate.fold(Groups.single(2), rows_of((["a", "b"], 1)))
+    replica = Replica([handle], 1)
+    replica.apply(Delta(0, 0, BEGINNING, 20, (Seal(0, 1, handle.aggregate.encode(state)),)))
+    first, expected = replica.value(0, window(10, 20)), repr(replica.value(0, window(10, 20)))
+    if isinstance(inner, Ranked):
+        first["a"].clear()
+    else:
+        assert first is replica.value(0, window(10, 20))
+    assert repr(replica.value(0, window(10, 20))) == expected
 
 
 # --- one-value -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from holons.algebra import IntArray
+from holons.algebra.cells import constant, is_constant
 from holons.errors import BadElement, BadProgram
 from holons.program.dataflow.expressions import words
 from holons.program.dataflow.lines import line_of_user
@@ -36,7 +37,7 @@ class Part:
     @staticmethod
     def of(frame: pl.DataFrame, micros: int) -> Part:
         """All rows at one time, which takes no memory for each."""
-        return Part(frame, np.broadcast_to(np.int64(micros), len(frame)))
+        return Part(frame, constant(np.int64(micros), len(frame)))
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Part:
         """Some of the rows, by mask or by position."""
@@ -54,7 +55,7 @@ class Part:
 
     @property
     def _at_once(self) -> bool:
-        return len(self.micros) > 0 and self.micros.strides == (0,)
+        return len(self.micros) > 0 and is_constant(self.micros)
 
 
 def filtered(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
