@@ -2,7 +2,8 @@
 
 Seals are compared byte by byte (invariant: one-value), and checkpoints are read back by other processes, so the
 encoding must be a function of the value alone: maps and sets are sorted by their encoded members, NaN has one bit
-pattern, -0.0 is 0.0, arrays are little-endian and contiguous.
+pattern, -0.0 is 0.0, arrays are little-endian and contiguous. Of many integers only as many bytes are kept as tell them
+apart: they go to logs and stores and back, and most are keys, times or positions that lie close together.
 
 >>> encode({"b": 1, "a": (2.0, None)}) == encode({"a": (2.0, None), "b": 1})
 True
@@ -34,10 +35,13 @@ _DATETIME: Final = 9
 _DATE: Final = 10
 _TIME: Final = 11
 _DURATION: Final = 12
+_SHORT: Final = 13
 
 _PLAIN_DTYPES: Final = frozenset("?bBhHiIlLqQfd")
 _LARGE_BYTES: Final = 1 << 15
 """From here on bytes are put together once, at the end, and not at each level again."""
+_SHORTENED_BYTES_MIN: Final = 1 << 15
+_SHORT_WIDTHS: Final = (1, 2, 4)
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -175,11 +179,37 @@ def _prepare_array(array: Any) -> object:  # noqa: ANN401
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), np.nan, array + 0.0)
     body = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if body.nbytes >= _SHORTENED_BYTES_MIN and body.dtype == np.int64 and body.ndim == 1:
+        short = _shortened(body)
+        if short is not None:
+            low, steps, kept = short
+            return _extension(_SHORT, _items([low, steps, kept.dtype.str, _raw(kept)]))
     if body.nbytes < _LARGE_BYTES:
         return _extension(_ARRAY, [body.dtype.str, list(array.shape), body.tobytes()])
-    data = np.ascontiguousarray(body).reshape(-1).view(np.uint8).data
-    large = _Large([_header(_BYTES, body.nbytes), data])
-    return _extension(_ARRAY, _items([body.dtype.str, list(array.shape), large]))
+    return _extension(_ARRAY, _items([body.dtype.str, list(array.shape), _raw(np.ascontiguousarray(body))]))
+
+
+def _raw(array: np.ndarray) -> object:
+    return _prepare_bytes([array.reshape(-1).view(np.uint8).data])
+
+
+def _shortened(values: np.ndarray) -> tuple[int, bool, np.ndarray] | None:
+    """Integers as what they are above the least, or as steps from one to the next if they ascend and that is shorter.
+
+    None if four bytes for each are not enough.
+    """
+    low, high = int(values.min()), int(values.max())
+    width = _width(high - low)
+    if width != 1 and values[0] == low and values[-1] == high:  # else they do not ascend
+        steps = np.diff(values, prepend=low)
+        step_width = _width(int(steps.max())) if steps.min() >= 0 else None
+        if step_width is not None and (width is None or step_width < width):
+            return low, True, steps.astype(f"<u{step_width}")
+    return None if width is None else (low, False, np.subtract(values, low).astype(f"<u{width}"))
+
+
+def _width(span: int) -> int | None:
+    return next((width for width in _SHORT_WIDTHS if span < 1 << 8 * width), None)
 
 
 def _prepare_datetime(value: Any) -> object:  # noqa: ANN401
@@ -215,6 +245,8 @@ def _restore(code: int, body: memoryview) -> object:
     if code == _ARRAY:
         dtype, shape, data = inner
         return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape)
+    if code == _SHORT:
+        return _lengthened(*inner)
     if code == _STRINGS:
         return np.array(inner, dtype=np.dtypes.StringDType())
     if code == _OBJECTS:
@@ -231,6 +263,16 @@ def _restore(code: int, body: memoryview) -> object:
     if code == _DURATION:
         return datetime.timedelta(*inner)
     raise CodecError(f"unknown extension {code}", hint="the data was written by a newer version")
+
+
+def _lengthened(low: int, steps: bool, dtype: str, data: bytes) -> np.ndarray:
+    kept = np.frombuffer(data, dtype=np.dtype(dtype))
+    if kept.dtype.kind != "u":
+        raise CodecError(f"shortened integers kept as {dtype}", hint="the data is damaged")
+    values = np.cumsum(kept, dtype=np.int64) if steps else kept.astype(np.int64)
+    values += np.int64(low)
+    values.flags.writeable = False
+    return values
 
 
 def object_array(items: list[object]) -> np.ndarray:

@@ -152,17 +152,18 @@ def windows_are_trimmed_before_everyone_has_read_them(patch):
     patch.setattr(Replica, "trim", eager)
 
 
-@bug("bid share", seed=3)
-def local_values_are_dropped_before_their_window_record_is_stored(patch):
-    work = WindowPart.work
+@bug("bid share", seed=48)
+def process_records_are_stored_before_the_window_record_that_they_need(patch):
+    def save(self, run):
+        process, window = run.process.state, run.window
+        run.process.forget(window.emitted_to)
+        record = (dict(process.ordinals), run.process.forgotten_to, codec.Nested(run.process.resumable()))
+        self._put(self._process, (process.offset, process.sealed_to), record)
+        record = (dict(window.ordinals), [], codec.Nested(window.resumable()))
+        self._put(self._window, (window.calls, *window.emitted_to), record)
+        return True
 
-    def dropping(self, replica, process_panes, sealed, calls=1024):
-        happened = work(self, replica, process_panes, sealed, calls)
-        for panes in process_panes.values():
-            panes.trim(self.emitted_to[0])
-        return happened
-
-    patch.setattr(WindowPart, "work", dropping)
+    patch.setattr(recovery.Checkpoints, "save", save)
 
 
 @bug("bid share", seed=1)

@@ -135,6 +135,45 @@ def test_arrays_keep_their_shape():
     assert decode(encode(np.zeros((0, 5), dtype=np.int32))).shape == (0, 5)
 
 
+MANY = 5_000
+
+
+@pytest.mark.parametrize(
+    ("bytes_each", "values"),
+    [
+        (1, np.full(MANY, -(2**63))),
+        (1, np.tile(np.arange(256), MANY // 256 + 1) + 2**62),
+        (2, np.tile(np.arange(257), MANY // 257 + 1) - 300),
+        (2, np.concatenate([np.zeros(MANY, dtype=np.int64), [2**16 - 1, 0]])),
+        (4, np.concatenate([np.zeros(MANY, dtype=np.int64), [2**16, 0]])),
+        (4, np.concatenate([[2**32 - 1], np.zeros(MANY, dtype=np.int64)]) - 7),
+        (8, np.concatenate([[2**32], np.zeros(MANY, dtype=np.int64)])),
+        (8, np.concatenate([[2**63 - 1], np.full(MANY, -(2**63))])),
+        (1, np.arange(MANY) * 255 + 10**15),
+        (2, np.arange(MANY) * 256 + 10**15),
+        (4, np.arange(MANY) * 2**16 + 10**15),
+        (8, np.arange(MANY) * 2**32),
+        (2, np.concatenate([[-5, 3, 2], np.arange(3, MANY)])),  # as if it ascended
+        (8, np.concatenate([[-(2**63), 0], np.full(MANY, 2**63 - 1)])),  # the steps do not fit either
+    ],
+)
+def test_many_integers_take_few_bytes(bytes_each: int, values: np.ndarray):
+    data, back = encode(values), decode(encode(values))
+    assert bytes_each * len(values) <= len(data) < bytes_each * len(values) + 64
+    np.testing.assert_array_equal(back, values)
+    assert back.dtype == np.int64
+    assert not back.flags.writeable
+    assert encode(back) == data == encode(np.repeat(values, 2)[::2])
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8), st.booleans(), st.integers(4_000, 5_000))
+def test_many_integers_come_back(some: list[int], ascend: bool, count: int):
+    values = np.resize(np.array(some, dtype=np.int64), count)
+    if ascend:
+        values.sort()
+    np.testing.assert_array_equal(decode(encode(values)), values)
+
+
 def test_layout_and_byte_order_do_not_show():
     array = np.arange(24, dtype=np.int64).reshape(4, 6)
     assert encode(np.asfortranarray(array)) == encode(array)
@@ -240,6 +279,10 @@ def test_an_unknown_extension_is_named(code: int):
         (8, math.inf),
         (9, "yesterday"),
         (2, [[1], [2]]),
+        (13, [0, False, "<f4", b"1234"]),
+        (13, [0, False, "<u4", b"123"]),
+        (13, [2**63, False, "<u4", b"1234"]),
+        (13, [0, False, "<u4"]),
     ],
 )
 def test_an_extension_with_a_damaged_body_is_a_codec_error(code: int, body: object):
@@ -250,7 +293,13 @@ def test_an_extension_with_a_damaged_body_is_a_codec_error(code: int, body: obje
 
 LARGE = st.sampled_from([2**15 - 1, 2**15, 40_000, 2**16 - 40, 2**16 - 1, 2**16, 70_000]).flatmap(
     lambda size: st.sampled_from(
-        [b"x" * size, np.arange(size, dtype=np.uint8), np.zeros(size // 8, dtype=np.float64), np.ones((2, size)).T]
+        [
+            b"x" * size,
+            np.arange(size, dtype=np.uint8),
+            np.zeros(size // 8, dtype=np.float64),
+            np.ones((2, size)).T,
+            np.arange(size),
+        ]
     )
 )
 

@@ -50,25 +50,36 @@ class Checkpoints:
         self._store = store
         self._process = f"{job}/{partition}/process"
         self._window = f"{job}/{partition}/window"
+        self.prompt = True
+        """Whether window records are durable at once, as far as is known. Then the next one will be, before the process
+        record that goes with it: so a run may forget the WLocals that it has emitted, and need not wait for a record."""
 
-    def save(self, run: PartitionRun) -> None:
+    def save(self, run: PartitionRun) -> bool:
         """Stores both records of a drained run. Their positions only grow: nobody goes back in any stage.
 
         The window record goes first: once it is stored, the process record need not hold the values of WLocals that
-        it is past. That is what makes one of a join small.
+        it is past. That is what makes one of a join small. False if no durable window record is past what the run has
+        forgotten: then its process record has to wait.
         """
         window = run.window
-        newest = self._store.durable(self._window)[-1:]
-        if all(
-            mine >= stored for mine, stored in zip(window.emitted_to, newest[0][1:] if newest else (), strict=False)
-        ):
+        self.prompt = past(window.emitted_to, self._emitted_to())
+        if self.prompt:
             reached = (window.calls, *window.emitted_to)
             self._put(self._window, reached, (dict(window.ordinals), [], codec.Nested(window.resumable())))
-            if reached in self._store.durable(self._window):
-                run.process.forget(window.emitted_to)
+            self.prompt = reached in self._store.durable(self._window)
+        if self.prompt:
+            run.process.forget(window.emitted_to)
+        if not past(self._emitted_to(), run.process.forgotten_to):
+            return False
         process = run.process.state
         record = (dict(process.ordinals), run.process.forgotten_to, codec.Nested(run.process.resumable()))
         self._put(self._process, (process.offset, process.sealed_to), record)
+        return True
+
+    def _emitted_to(self) -> tuple[int, ...]:
+        """How far the newest durable window record is, in each stage."""
+        newest = self._store.durable(self._window)[-1:]
+        return newest[0][1:] if newest else ()
 
     def _put(self, name: str, position: Position, record: object) -> None:
         self._store.put(name, position, codec.encode(record))

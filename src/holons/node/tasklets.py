@@ -277,6 +277,8 @@ class PartitionTasklet:
         happened = self.run.emit(self.here.replica, self._calls.size)
         done = self.run.window.calls - calls
         self._behind = done >= self._calls.size
+        if self.checkpoints.prompt:
+            self.run.process.forget(self.run.window.emitted_to)
         self._calls.learn(done, clock.worked_s() - worked_s, clock.now_s() - began_s)
         return happened
 
@@ -378,8 +380,7 @@ class PartitionTasklet:
         process, window = self.run.process.state, self.run.window
         reached = (process.offset, process.sealed_to, window.calls, tuple(window.emitted_to))
         try:
-            if reached != self._stored:
-                self.checkpoints.save(self.run)
+            if reached != self._stored and self.checkpoints.save(self.run):
                 self._stored = reached
             floors = self.checkpoints.floors()
         except StoreUnavailable:

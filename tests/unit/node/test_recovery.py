@@ -13,6 +13,7 @@ from holons.errors import CheckpointLost
 from holons.node import Node, Settings
 from holons.node.recovery import Checkpoints, past
 from holons.program import PartitionRun
+from holons.store import MemoryStore
 from holons.streams import MemoryLog
 from holons.windows import BEGINNING, END
 
@@ -63,14 +64,21 @@ def world():
 
 def ran(program):
     world = World({"in": MemoryLog(1)})
-    node = Node("node-0", world.ports("node-0"), Settings(checkpoint_s=0.5))
+    for _ in running(world, program, Settings(checkpoint_s=0.5)):
+        pass
+    return world
+
+
+def running(world, program, settings):
+    """A node that reads a second of event time each time it is looked at."""
+    node = Node("node-0", world.ports("node-0"), settings)
     node.add_job(JOB, h.job(program, "in"))
     for second in range(100):
         world.inputs["in"].append(0, pa.record_batch({"ts": np.full(ROWS, second * 1_000_000), "key": np.arange(ROWS)}))
         world.clock.sleep_s(0.1)
         node.tick()
         assert not node.failures
-    return world
+        yield node
 
 
 def stored(world, kind):
@@ -118,6 +126,50 @@ def test_a_later_stage_does_not_read_what_is_not_kept_for_it():
         world.clock.sleep_s(0.1)
         node.tick()
     assert "its own stage alone" in str(node.failures[JOB])
+
+
+def test_what_windows_have_read_is_forgotten_without_waiting_for_a_checkpoint():
+    held = []
+    for node in running(World({"in": MemoryLog(1)}), Mine(), Settings(checkpoint_s=1e9)):
+        held += [len(one.run.process.local_panes[0].present) for one in node.jobs[JOB].tasklets.values()]
+    assert len(held) > 50
+    assert max(held) <= 25, "what was there at the start is read at once"
+    assert max(held[10:]) <= 5
+
+
+class SlowStore(MemoryStore):
+    """Records are durable a while after they were stored, as in the memory of other nodes."""
+
+    def __init__(self, clock) -> None:
+        super().__init__()
+        self.stored_at_s = {}
+        self.clock = clock
+        self.lacking = []
+        """For each process record, whether there was no durable window record yet for what it lacks."""
+
+    def put(self, name, position, data):
+        super().put(name, position, data)
+        self.stored_at_s.setdefault((name, position), self.clock.now_s())
+        if name.endswith("/process"):
+            newest = self.durable(name.replace("/process", "/window"))[-1:]
+            self.lacking.append(not past(newest[0][1:] if newest else (), codec.decode(data)[1]))
+
+    def durable(self, name):
+        now_s = self.clock.now_s()
+        return [at for at in self.positions(name) if now_s - self.stored_at_s[name, at] > 0.3]
+
+
+def test_a_process_record_waits_until_the_window_record_that_it_needs_is_durable():
+    world = World({"in": MemoryLog(1)})
+    world.store = SlowStore(world.clock)
+    for node in running(world, Mine(), Settings(checkpoint_s=0.5)):
+        tasklets = node.jobs[JOB].tasklets if JOB in node.jobs else {}
+    assert len(world.store.lacking) > 10
+    assert not any(world.store.lacking)
+    assert max(len(one.run.process.local_panes[0].present) for one in tasklets.values()) <= 25
+    resumed = PartitionRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
+    assert past(resumed.window.emitted_to, resumed.process.forgotten_to)
+    assert resumed.process.state.offset > 80 * ROWS
 
 
 class EachWindow(h.Program):
