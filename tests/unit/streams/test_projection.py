@@ -67,6 +67,28 @@ def test_some_columns_are_those_of_the_whole(tmp_path, written, batch, wanted):
     assert pa.Table.from_batches([chunk.whole.read() for chunk in chunks]).equals(pa.Table.from_batches([batch]))
 
 
+def mapped_bytes(data: Path) -> int:
+    """How much of a file has been touched in this process's memory maps."""
+    maps = Path("/proc/self/smaps").read_text().splitlines()
+    ours = [at for at, line in enumerate(maps) if line.endswith(str(data))]
+    resident = (next(line for line in maps[at:] if line.startswith("Rss:")) for at in ours)
+    return 1024 * sum(int(line.split()[1]) for line in resident)
+
+
+def test_columns_that_nobody_reads_are_not_touched(tmp_path):
+    wide = pa.record_batch({"key": np.arange(LENGTH), "text": ["x" * 500] * LENGTH})
+    with opened(tmp_path, "w") as log:
+        log.append(0, wide)
+    (data,) = tmp_path.glob("stream.s/segment.*/data.mdb")
+    with opened(tmp_path) as log:
+        assert log.end(0) == LENGTH
+        (chunk,) = log.read(0, 0, LENGTH, frozenset(["key"]))
+        touched = mapped_bytes(data)
+        assert 8 * LENGTH <= touched < wide.nbytes / 5, "the kernel maps some pages around those that are read"
+        assert chunk.whole.read().equals(wide)
+        assert mapped_bytes(data) > wide.nbytes
+
+
 def test_all_columns_are_whole_already(tmp_path, written, batch):
     with opened(tmp_path) as log:
         (chunk, *_) = log.read(0, 0, LENGTH, frozenset(batch.schema.names))

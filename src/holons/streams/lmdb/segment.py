@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+import lmdb
 
 from holons.clock import Clock
 from holons.streams.lmdb import values
@@ -13,6 +15,7 @@ from holons.streams.lmdb.environment import Transaction, registry
 from holons.streams.log import Chunk
 
 OPEN_FILE: Final = "open"
+ValueAt: TypeAlias = "Callable[[lmdb.Cursor[memoryview]], memoryview]"
 
 
 class Extent(NamedTuple):
@@ -78,7 +81,9 @@ class Segment:
         if known is not None and known[0] == self._transaction:
             return known[1]
         before = known[1] if known is not None else Extent(0, 0)
-        found = self.environment.read(lambda transaction: _extent(transaction, partition, before))
+        found = self.environment.read(
+            lambda transaction: _extent(transaction, partition, before, self.environment.mapping().value)
+        )
         self._extents[partition] = self._transaction, found
         return found
 
@@ -94,15 +99,15 @@ class Segment:
 
         def work(transaction: Transaction) -> list[Chunk]:
             found: list[Chunk] = []
-            lasting = self.environment.mapping().lasting
-            for head, data in _entries(transaction, partition, low):
+            mapping = self.environment.mapping()
+            for head, data in _entries(transaction, partition, low, mapping.value):
                 if head.offset >= high:
                     break
                 if head.offset + head.length > low:
                     if recent is not None and recent.offset == head.offset:
                         found.append(recent)
                     else:
-                        found.append(values.read_chunk(head, lasting(data), columns))
+                        found.append(values.read_chunk(head, mapping.lasting(data), columns))
             return found
 
         return self.environment.read(work)
@@ -122,7 +127,7 @@ class Segment:
         return self.environment.read(work)
 
 
-def _extent(transaction: Transaction, partition: int, before: Extent) -> Extent:
+def _extent(transaction: Transaction, partition: int, before: Extent, value: ValueAt) -> Extent:
     with transaction.cursor() as cursor:
         cursor.set_range(values.key(partition + 1, 0))  # the header is behind all partitions, so there is something
         if not cursor.prev():
@@ -130,14 +135,16 @@ def _extent(transaction: Transaction, partition: int, before: Extent) -> Extent:
         found, last = values.position(cursor.key())
         if found != partition:
             return before
-        end = last + values.read_head(cursor.value(), partition, last).length
+        end = last + values.read_head(value(cursor), partition, last).length
         if before.end:
             return Extent(before.first, end)
         cursor.set_range(values.key(partition, 0))
         return Extent(values.position(cursor.key())[1], end)
 
 
-def _entries(transaction: Transaction, partition: int, low: int) -> Iterator[tuple[values.Head, memoryview]]:
+def _entries(
+    transaction: Transaction, partition: int, low: int, value: ValueAt = lmdb.Cursor.value
+) -> Iterator[tuple[values.Head, memoryview]]:
     """The entries of a partition, from the last one at or below `low` on."""
     with transaction.cursor() as cursor:
         there = cursor.set_range(values.key(partition, low))
@@ -149,6 +156,6 @@ def _entries(transaction: Transaction, partition: int, low: int) -> Iterator[tup
             found, offset = values.position(cursor.key())
             if found != partition:
                 return
-            data = cursor.value()
+            data = value(cursor)
             yield values.read_head(data, partition, offset), data
             there = cursor.next()
