@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from holons.cli.jobs import load_job
 from holons.cli.log import find, places, plain
 from holons.cli.records import write_records
 from holons.engines.site import Site
-from holons.engines.why import Explanation, SealedByNodes, why
+from holons.engines.why import Explanation, SealedByNodes, Told, why
 from holons.errors import BadInput
 from holons.node import partitions_of
 from holons.program import Job
@@ -102,7 +103,7 @@ def record(one: Explanation) -> dict[str, Any]:
         "start": one.window.start,
         "end": one.window.end,
         "key": one.window.key,
-        "channel": one.channel,
+        "channels": list(one.channels),
         "values": {name: plain(value) for name, value in one.values.items()},
         "contributions": [
             {
@@ -117,7 +118,9 @@ def record(one: Explanation) -> dict[str, Any]:
             for part in one.contributions
         ],
         "outputs": [
-            {"partition": partition, "ordinal": ordinal, "row": plain(row)} for partition, ordinal, row in one.outputs
+            {"channel": channel, "partition": told.partition, "ordinal": told.ordinal, "row": plain(told.row)}
+            for channel, rows in one.outputs.items()
+            for told in rows
         ],
     }
 
@@ -142,20 +145,23 @@ def _told(one: Explanation) -> Group:
             rows = f"[bold]{sum(part.rows for part in parts):,}[/]"
             table.add_row(handle, "[bold]all[/]", rows, "", "", f"[bold]{_short(one.values[handle])}[/]")
         table.add_section()
-    return Group(title, table, _rows(one), _verdict(one), "")
+    given: list[Table | Text] = [_rows(channel, rows) for channel, rows in one.outputs.items() if rows]
+    return Group(title, table, *(given or [_nothing(one)]), _verdict(one), "")
 
 
-def _rows(one: Explanation) -> Table | Text:
-    if not one.outputs:
-        return Text(f"It gives nothing in {one.channel}." if one.channel else "No on_window answers it.")
-    names = list(dict.fromkeys(name for _, _, row in one.outputs for name in row))
-    table = Table(title=f"What it gives in {one.channel}", title_justify="left", title_style="default")
+def _nothing(one: Explanation) -> Text:
+    return Text(f"It gives nothing in {', '.join(one.channels)}." if one.channels else "Nothing is put out for it.")
+
+
+def _rows(channel: str, rows: Sequence[Told]) -> Table:
+    names = list(dict.fromkeys(name for told in rows for name in told.row))
+    table = Table(title=f"What it gives in {channel}", title_justify="left", title_style="default")
     for column in ("partition", "ordinal", *names):
         table.add_column(escape(column), justify="right" if column in ("partition", "ordinal") else "left")
-    for partition, ordinal, row in one.outputs[:_ROWS_SHOWN]:
+    for partition, ordinal, row in rows[:_ROWS_SHOWN]:
         table.add_row(str(partition), str(ordinal), *(_short(row.get(name)) for name in names))
-    if len(one.outputs) > _ROWS_SHOWN:
-        table.caption = f"and {len(one.outputs) - _ROWS_SHOWN:,} more"
+    if len(rows) > _ROWS_SHOWN:
+        table.caption = f"and {len(rows) - _ROWS_SHOWN:,} more"
     return table
 
 

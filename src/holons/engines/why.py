@@ -33,6 +33,14 @@ _READ_ROWS = 10_000
 _NEAR = 3
 
 
+class Told(NamedTuple):
+    """A row that came out."""
+
+    partition: int
+    ordinal: int
+    row: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Contribution:
     """What one partition added to a window of one handle, and by which rows."""
@@ -53,12 +61,12 @@ class Explanation:
     """A window, the folded values of its shared handles, and where they come from."""
 
     window: Window
-    channel: str
-    """Where its rows go; empty if no `on_window` answers it."""
+    channels: tuple[str, ...]
+    """Where its rows go; nowhere if no `on_window` answers it, or if it only feeds later windows."""
     values: Mapping[str, object]
     contributions: tuple[Contribution, ...]
-    outputs: tuple[tuple[int, int, dict[str, Any]], ...]
-    """What came out: partition, ordinal, row."""
+    outputs: Mapping[str, tuple[Told, ...]]
+    """What came out, by channel."""
 
 
 class SealedByNodes:
@@ -120,7 +128,7 @@ class SealedByNodes:
 class _Target(NamedTuple):
     """Handles that share their windows, and the window in question; a session's end is not known beforehand."""
 
-    channel: str
+    channels: tuple[str, ...]
     callback: int
     stage: int
     spec: WindowSpec
@@ -131,7 +139,7 @@ class _Target(NamedTuple):
 def _targets(job: Job, start: int, channel: str | None) -> list[_Target]:
     layout = job.layout
     made = [
-        _Target(one.channel, number, one.stage, one.window, one.handles, None)
+        _Target(layout.channels_of(one), number, one.stage, one.window, one.handles, None)
         for number, one in enumerate(layout.callbacks)
     ]
     answered = {index for target in made for index in target.handles}
@@ -139,11 +147,11 @@ def _targets(job: Job, start: int, channel: str | None) -> list[_Target]:
     for index, handle in enumerate(layout.handles):
         if index not in answered and isinstance(handle.window, FixedSpec):
             silent.setdefault((handle.stage, handle.window), []).append(index)
-    made += [_Target("", -1, stage, spec, tuple(indices), None) for (stage, spec), indices in silent.items()]
+    made += [_Target((), -1, stage, spec, tuple(indices), None) for (stage, spec), indices in silent.items()]
     if channel is not None:
-        made = [target for target in made if target.channel == channel]
+        made = [target for target in made if channel in target.channels]
         if not made:
-            names = ", ".join(one.channel for one in layout.callbacks)
+            names = ", ".join(name for one in layout.callbacks for name in layout.channels_of(one))
             raise BadInput(f"the job has no channel {channel!r} of windows", hint=f"there is {names}")
     chosen = [target._replace(window=_at(target.spec, start)) for target in made]
     fitting = [one for one in chosen if one.window is not None or isinstance(one.spec, Session)]
@@ -223,7 +231,7 @@ class _Replay:
         self.replica = Replica(handles, len(self.places))
         self.sessions: set[tuple[int, Window]] = set()
         """By callback."""
-        self.outputs: dict[tuple[int, Window], list[tuple[int, int, dict[str, Any]]]] = {}
+        self.outputs: dict[tuple[int, Window], dict[str, list[Told]]] = {}
         spans: dict[int, tuple[int, float]] = {}
         for target in targets:
             for index in target.handles:
@@ -271,10 +279,10 @@ class _Replay:
             window = Window(start, end, key if session else None)
             if session:
                 self.sessions.add((callback, window))
-            rows = self.outputs.setdefault((callback, window), [])
+            by_channel = self.outputs.setdefault((callback, window), {})
             for output in run.window.outputs:
-                told = enumerate(output.table.to_pylist(), start=output.ordinal)
-                rows += ((run.partition, ordinal, row) for ordinal, row in told)
+                rows = enumerate(output.table.to_pylist(), start=output.ordinal)
+                by_channel.setdefault(output.channel, []).extend(Told(run.partition, *row) for row in rows)
             run.window.outputs = []
 
     def _done(self) -> bool:
@@ -306,8 +314,9 @@ class _Replay:
                 states = [notes.states.get(index, {}) for notes in self.notes]
                 everything = [state for one in states for state in _within(handle, window, one)]
                 values[handle.name] = _value(handle, window, everything)
-        outputs = sorted(self.outputs.get((target.callback, window), []), key=lambda row: row[:2])
-        return Explanation(window, target.channel, values, tuple(contributions), tuple(outputs))
+        by_channel = self.outputs.get((target.callback, window), {})
+        outputs = {name: tuple(sorted(rows, key=lambda told: told[:2])) for name, rows in sorted(by_channel.items())}
+        return Explanation(window, target.channels, values, tuple(contributions), outputs)
 
     def _part(self, index: int, partition: int, window: Window, sealed: SealedByNodes | None) -> Contribution:
         handle, notes = self.job.layout.handles[index], self.notes[partition]

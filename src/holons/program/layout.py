@@ -50,6 +50,11 @@ class Layout:
         """The channels that people ask for, with or without rows."""
         return self.program.channels() or tuple(callback.channel for callback in self.callbacks)
 
+    def channels_of(self, callback: Callback) -> tuple[str, ...]:
+        """Those of them that a callback puts out to."""
+        told = dict(_programs(self.program))[callback.path].channels_of(callback.method)
+        return (callback.channel,) if told is None else told
+
     @cached_property
     def indices(self) -> dict[str, int]:
         """A handle's index by its name."""

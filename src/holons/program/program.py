@@ -75,6 +75,10 @@ class Program:
         """The channels that a job of this program is known by; None: those of its callbacks."""
         return None
 
+    def channels_of(self, method: str) -> tuple[str, ...] | None:
+        """Those of them that a method puts out to; None: what it yields has a channel of its own."""
+        return None
+
     def line_that_reads(self, stream: str, column: str) -> str:
         """Where in the user's code a column of an input is read, if that is known: for messages."""
         return ""

@@ -29,11 +29,24 @@ job = h.job(Share(), "bids")
 """
 
 
+PIPELINE = """
+import holons as h
+
+seconds = h.source("bids").window(h.Tumbling("1s"))
+by_seller = seconds.group_by("seller").aggregate(n=h.count())
+job = h.job(
+    seconds.aggregate(total=h.count()).to("totals"),
+    by_seller.to("sellers"),
+    by_seller.window(h.Tumbling("2s")).aggregate(most=h.max("n")).to("most"),
+)
+"""
+
+
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """A site on which one node has run the job to its end."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "app.py").write_text(getattr(request, "param", APP))
     site = Site(tmp_path / "site")
     ts = [200_000 * number for number in range(12)]
     site.load({"bids": [pl.DataFrame({"ts": ts[first:], "seller": ["a"] * (12 - first)}) for first in (0, 6)]})
@@ -98,3 +111,17 @@ def test_moments_are_read():
     assert parse_start("1970-01-01T00:00:01") == parse_start("1970-01-01T01:00:01+01:00") == 1_000_000
     with pytest.raises(BadInput):
         parse_start("")
+
+
+@pytest.mark.parametrize("site", [PIPELINE], indirect=True)
+def test_windows_of_a_pipeline_are_known_by_its_sinks(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("why", "app.py:job", "0", "--log", "site", "--channel", "sellers", "--json", "-") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["channels"] == ["totals", "sellers"]
+    rows = {row["channel"]: row["row"] for row in told["outputs"]}
+    assert (rows["totals"]["total"], rows["sellers"]["n"]) == (5, 5)
+    assert run("why", "app.py:job", "0", "--log", "site") == 0
+    shown = capsys.readouterr().out
+    assert all(f"What it gives in {channel}" in shown for channel in ("totals", "sellers", "most"))
+    assert run("why", "app.py:job", "0", "--log", "site", "--channel", "windows_0") == 1
+    assert "there is totals, sellers, most" in capsys.readouterr().err

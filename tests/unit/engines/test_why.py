@@ -60,7 +60,9 @@ def test_rows_offsets_values_and_outputs_of_a_window():
         Contribution("ever", 0, 3, 0, 4, 30),
         Contribution("ever", 1, 2, 0, 2, 20),
     )
-    assert told.outputs == ((0, 1, {"window": SECOND, "share": 2 / 3}), (1, 1, {"window": SECOND, "share": 1 / 3}))
+    shares = (0, 1, {"window": SECOND, "share": 2 / 3}), (1, 1, {"window": SECOND, "share": 1 / 3})
+    assert told.outputs == {"on_window": shares}
+    assert told.channels == ("on_window",)
 
 
 def test_a_partition_that_added_nothing_is_listed_with_nothing():
@@ -69,23 +71,25 @@ def test_a_partition_that_added_nothing_is_listed_with_nothing():
     assert told.values == {"total": 1, "ever": 70}
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "hot_auctions"])  # its windows feed sinks
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_all_windows_together_put_out_what_the_oracle_says(name: str):
     job = load(name)
     given = streams(job, *EXAMPLES[name], seed=0, rows=20)
     expected = run_oracle(job, given, rows_per_call=1000)
-    for callback in job.layout.callbacks:
+    asked = [(one, channel) for one in job.layout.callbacks for channel in job.layout.channels_of(one)]
+    assert {channel for _, channel in asked} == set(job.layout.channels)
+    for callback, channel in asked:
         emitted: dict[int, dict[int, dict]] = {}
         explained = 0
         for start in possible_starts(callback.window, given):
             with contextlib.suppress(UnknownWindow):
-                for told in why(job, logs_of(given), start, channel=callback.channel):
+                for told in why(job, logs_of(given), start, channel=channel):
                     explained += any(part.rows for part in told.contributions)
-                    for partition, ordinal, row in told.outputs:
+                    for partition, ordinal, row in told.outputs.get(channel, ()):
                         emitted.setdefault(partition, {})[ordinal] = row
         assert explained
         got = {partition: [found[at] for at in range(len(found))] for partition, found in sorted(emitted.items())}
-        assert got == {partition: found for partition, found in expected.get(callback.channel, {}).items() if found}
+        assert got == {partition: found for partition, found in expected.get(channel, {}).items() if found}
 
 
 def possible_starts(spec, given) -> list[int]:

@@ -129,6 +129,9 @@ class Pipeline(Program):
     def channels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(sink.channel for sink in self.sinks))
 
+    def channels_of(self, method: str) -> tuple[str, ...]:
+        return tuple(sink.channel for sink in self.sinks if sink.node.kind == self.windows[method])
+
     def __getattr__(self, name: str) -> Callable[[Window], None]:
         if name.startswith("windows_"):
             return partial(self._completed, self.windows[name])
