@@ -282,6 +282,40 @@ def test_results_say_that_they_need_windows_before_they_are_grouped():
         _ = counts().nonsense
 
 
+def test_streams_and_groups_say_what_comes_first():
+    with pytest.raises(AttributeError, match=r"no 'group_by'; give them windows first: \.window"):
+        h.source("bids").group_by("auction")
+    with pytest.raises(AttributeError, match=r"no 'nonsense'$"):
+        _ = h.source("bids").nonsense
+    with pytest.raises(AttributeError, match=r"no 'agg': say \.aggregate"):
+        h.source("bids").window(ONE).group_by("auction").agg(n=h.count())
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "told"),
+    [
+        ([1.5, None, 2.0], pl.Int64, "1.5 would be 1"),
+        (["7", "07"], pl.Int64, "'07' would be 7"),
+        ([2**53 + 1], pl.Float64, "would be 9007199254740992.0"),
+        ([0, 2], pl.Boolean, "2 would be True"),
+    ],
+)
+def test_a_schema_under_which_a_value_would_be_lost_is_refused(values, dtype, told):
+    rows = pl.DataFrame({"ts": range(len(values)), "v": values})
+    best = h.source("s", schema={"ts": pl.Int64, "v": dtype}).window(ONE).aggregate(best=h.max("v")).to("best")
+    with pytest.raises(HolonsError, match=rf"(?s)'v' is .*, and its schema says .*{told}.*convert it yourself"):
+        h.run(best, {"s": [rows]}, engine="embedded").wait()
+
+
+@pytest.mark.parametrize(("values", "dtype", "best"), [([1.0, None, 2.0], pl.Int64, 2), ([1, 2], pl.Float64, 2.0)])
+def test_a_schema_under_which_no_value_is_lost_is_kept(values, dtype, best):
+    rows = pl.DataFrame({"ts": range(len(values)), "v": values})
+    job = h.source("s", schema={"ts": pl.Int64, "v": dtype}).window(ONE).aggregate(best=h.max("v")).to("best")
+    (row,) = h.run(job, {"s": [rows]}, engine="embedded").wait().results().rows()
+    assert row["best"] == best
+    assert type(row["best"]) is type(best)
+
+
 def lines_of(function):
     """The lines of this file that a function is written in."""
     lines, first = inspect.getsourcelines(function)

@@ -129,6 +129,12 @@ class Stream(Rows):
         bounds = plan.Bounds(micros(before or "0s", zero_allowed=True), micros(after or "0s", zero_allowed=True))
         return Completed(plan.Join(self.node, other.node, _on(on), how, Tumbling(every or _step(bounds)), bounds))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+            windows = '; give them windows first: .window(h.Tumbling("1s"))' if hasattr(Windowed, name) else ""
+            raise AttributeError(f"rows of a stream have no {name!r}{windows}")
+
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
@@ -201,6 +207,11 @@ class Grouped:
     def aggregate(self, **measures: Measure) -> Completed:
         """One row for each window and key."""
         return self.windowed._aggregate(self.keys, measures)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+            raise AttributeError(f"rows by key have no {name!r}: say .aggregate(n=h.count(), ...)")
 
 
 class Completed(Rows):

@@ -411,10 +411,26 @@ def _typed(events: Events, source: Source, needed: Names) -> Events:
         events = events.select(*promised)
     wrong = [name for name in read if events.frame.schema[name] != source.columns[name]]
     if wrong:
-        casts = [pl.col(name).cast(source.columns[name]) for name in wrong]
         with written_at(source.line, f"stream {source.stream!r} is not as its schema says"):
-            return events.with_columns(*casts)
+            return events.with_columns(*(_kept_as(events.frame[name], source.columns[name]) for name in wrong))
     return events
+
+
+def _kept_as(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """A column in another type, if no value is lost; times may lose what is below their unit."""
+    made = column.cast(dtype)
+    plain = not (column.dtype.is_nested() or column.dtype == pl.Null)
+    if not plain or (column.dtype.is_temporal() and dtype.is_temporal()):
+        return made
+    lost = made.cast(column.dtype).ne_missing(column)
+    if lost.any():
+        first = int(lost.arg_true()[0])
+        told = f"{column[first]!r} would be {made[first]!r}"
+        raise BadInput(
+            f"column {column.name!r} is {column.dtype}, and its schema says {dtype}: {told}",
+            hint="name the type that it has in schema=, and convert it yourself: .with_columns(...)",
+        )
+    return made
 
 
 def _key(frame: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
