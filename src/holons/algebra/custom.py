@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from holons.algebra.aggregate import Aggregate, State
 from holons.algebra.cells import rows_by_group
 from holons.algebra.groups import Groups
 from holons.algebra.rows import Element, Rows, element_length, rows_of, take_element
-from holons.errors import BadInput
+from holons.errors import BadInput, HolonsError
 
 Plain: TypeAlias = Any
 """What a state is made of: numbers, strings, booleans, None, and tuples, lists and dictionaries of these."""
@@ -31,6 +32,10 @@ class Custom(Aggregate[Any]):
     both: Callable[[Plain, Plain], Plain]
     read: Callable[[Plain], Any]
     name: str = "custom"
+    columns: int = 1
+    """How many columns `add` is given."""
+    examples: tuple[Any, ...] = ()
+    """What is read of the sample, and of no rows: values of the same type are to be expected."""
 
     def zero(self, n: int) -> State:
         return (codec.object_array([self.start() for _ in range(n)]),)
@@ -78,17 +83,43 @@ def custom(
     >>> product.value(product.fold(Groups.single(3), rows_of([2, 5, 7])))
     70
     """
-    aggregate = Custom(zero, fold, merge, value or _itself, name)
     count = element_length(sample)
     if count is None or count < _SAMPLE_LEAST:
         raise BadInput(
             f"{name}: a sample of {'one element' if count is None else count} says little about the laws",
             hint=f"give {_SAMPLE_LEAST} elements or more, difficult ones: ties, extremes, what is empty",
         )
+    aggregate = Custom(zero, fold, merge, value or _itself, name, len(sample) if isinstance(sample, tuple) else 1)
     rows, third = rows_of(sample), count // 3
-    cuts = [rows.between(0, third), rows.between(third, 2 * third), rows.between(2 * third, rows.count)]
-    laws.check_aggregate(aggregate, [*cuts, rows])
-    return aggregate
+    cuts = [rows.between(0, third), rows.between(third, 2 * third), rows.between(2 * third, rows.count), rows]
+    examples = _tried(aggregate, cuts)
+    laws.check_aggregate(aggregate, cuts)
+    return replace(aggregate, examples=tuple(examples))
+
+
+def _tried(aggregate: Custom, cuts: Sequence[Rows]) -> list[Any]:
+    """What is read of no rows, and of some: each function is called once by itself, so that errors say which it was."""
+    empty = aggregate.start()
+    with _said(f"{aggregate.name}: value raised", f"it is also asked for the state of no rows, zero(), here {empty!r}"):
+        examples = [aggregate.read(empty)]
+    for rows in cuts:
+        with _said(f"{aggregate.name}: fold raised", "it is called with zero() and a column, or a tuple of columns"):
+            ((state,),) = aggregate.fold(Groups.single(rows.count), rows)
+        with _said(f"{aggregate.name}: merge raised", "it is called with two states, each of zero() or of fold(...)"):
+            aggregate.both(empty, state)
+        with _said(f"{aggregate.name}: value raised", f"here for the state {state!r}"):
+            examples.append(aggregate.read(state))
+    return examples
+
+
+@contextmanager
+def _said(what: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except HolonsError:
+        raise
+    except Exception as error:
+        raise BadInput(f"{what} {type(error).__name__}: {error}", hint=hint) from error
 
 
 def _itself(state: Plain) -> Plain:

@@ -65,6 +65,7 @@ def settings(
       holons bench node              [dim]# speed of nodes over LMDB logs[/dim]
       holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
       holons log ls DIR              [dim]# the streams below a directory[/dim]
+      holons nexmark run q7          [dim]# one of Nexmark's queries, on Spark[/dim]
       holons nexmark verify all      [dim]# 22 queries against DuckDB[/dim]
       holons why app.py:job 3000000  [dim]# which rows made this window's value[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
@@ -111,7 +112,7 @@ def demo(
 
 @app.command()
 def run(
-    job: Annotated[str, typer.Argument(help="What to run: [bold]APP.py:NAME[/bold] or package.module:NAME.")],
+    job: Annotated[str, typer.Argument(help="What to run: [bold]APP.py:NAME[/bold], package.module:NAME, or nexmark:q7.")],
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each a Spark task or a process.")] = 2,
     log: Annotated[
         Path | None,
@@ -246,7 +247,7 @@ def sim(
 
 @app.command()
 def why(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="APP.py:NAME or package.module:NAME.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="APP.py:NAME, package.module:NAME, or nexmark:q7.")],
     window: Annotated[str, typer.Argument(metavar="WINDOW", help="Its start: microseconds, or 2026-07-01T12:00:00.")],
     directory: Annotated[Path, typer.Option("--log", metavar="DIR", help="Where the job's streams are.")] = Path(),
     channel: Annotated[str | None, typer.Option(help="Only windows whose rows go to this channel.")] = None,

@@ -1,4 +1,4 @@
-"""Jobs and their inputs, as a command line names them: `APP.py:NAME`, `package.module:NAME`, `bids=FILE.parquet`."""
+"""Jobs and their inputs, as a command line names them: `APP.py:NAME`, `package.module:NAME`, `nexmark:q7`, `bids=FILE.parquet`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ import cloudpickle
 import polars as pl
 
 from holons.errors import BadInput, HolonsError
+from holons.nexmark import query
 from holons.program import Job, Program
 from holons.streams import MemoryLog, load
 from holons.windows import END, Mark
 
-_FORM = "APP.py:NAME or package.module:NAME"
+_FORM = "APP.py:NAME, package.module:NAME, or nexmark:q7"
+_NEXMARK = "nexmark"
 
 
 def load_job(text: str) -> Job:
@@ -30,6 +32,8 @@ def load_job(text: str) -> Job:
         where, name = name, ""
     if not where:
         raise BadInput(f"{text!r} does not name a job", hint=f"write {_FORM}")
+    if where == _NEXMARK:
+        return query(name)
     module = _from_file(Path(where)) if where.endswith(".py") or "/" in where else _from_name(where)
     found = getattr(module, name, None) if name else None
     if found is None:

@@ -1,4 +1,4 @@
-"""`holons nexmark`: its queries, checked on any engine against DuckDB; and its events, written into streams."""
+"""`holons nexmark`: its queries, run and checked on any engine; and its events, written into streams."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from holons.cli.records import JsonFile, write_records
 from holons.errors import BadInput
 
 if TYPE_CHECKING:
+    from holons.engines.site import Site
     from holons.nexmark.load import Load
     from holons.nexmark.verify import Comparison, Streams
     from holons.program import Collected
     from holons.program.dataflow import Flow
 
-nexmark = typer.Typer(no_args_is_help=True, help="Nexmark's queries and events: list, verify, generate.")
+nexmark = typer.Typer(no_args_is_help=True, help="Nexmark's queries and events: list, run, verify, generate.")
 
 _SHOWN = 5
 """How many differing rows of each side are shown."""
@@ -37,6 +38,11 @@ Seed = Annotated[
 Partitions = Annotated[int, typer.Option(min=1, help="How many partitions each of the three streams has.")]
 Group = Annotated[int, typer.Option(min=1, help="Events come out of order within groups of so many; 1: in order.")]
 Rate = Annotated[int, typer.Option(min=1, help="Events a second, in event time: how many fall into a window.")]
+Told = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAME=MICROSECONDS", help="A parameter, for those queries that have it."),
+]
+Nodes = Annotated[int, typer.Option(min=1, help="How many nodes.")]
 
 
 @nexmark.command("list")
@@ -66,6 +72,57 @@ def list_queries(json_file: JsonFile = None) -> None:
 
 
 @nexmark.command()
+def run(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One that `holons nexmark list` shows.")],
+    events: Events = 1_000_000,
+    seed: Seed = 0,
+    partitions: Partitions = 3,
+    group: Group = 1,
+    rate: Rate = 10_000,
+    told: Told = None,
+    nodes: Nodes = 2,
+    engine: Annotated[
+        str, typer.Option(help="[bold]spark[/bold]: nodes are Spark tasks; [bold]embedded[/bold]: processes, no Java.")
+    ] = "spark",
+    directory: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="DIR", help="Where streams are kept; with Nexmark's in it, those are read."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the rows into Parquet files here.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Run a query over generated events on nodes, as [bold]holons run[/bold] does, and show its last rows.
+
+    With [bold]--log[/bold] the events are kept, and another query reads the same ones; say the same rate and group then.
+
+    [bold]Examples[/bold]
+
+      holons nexmark run q7
+      holons nexmark run q5 --with every_us=1000000 --nodes 4 --partitions 8
+      holons nexmark run q4 --log site --engine embedded   [dim]# makes the events[/dim]
+      holons nexmark run q6 --log site --engine embedded   [dim]# reads them again[/dim]
+      holons why nexmark:q4 2015-07-15T00:00:10 --log site
+    """
+    from holons.cli import run as the_run
+    from holons.nexmark.load import Load
+    from holons.nexmark.queries import query as job_of
+
+    load = Load(events, seed, partitions, rate, group)
+    job = job_of(query, rate=rate, disorder_us=load.disorder_us, **_parameters(told or (), [query])[query])
+    again = f"holons nexmark run {query} --log {directory} --rate {rate} --group {group}"
+    again += "".join(f" --with {one}" for one in told or ())
+    options = the_run.Options(f"nexmark:{query}", nodes, directory, output=output, engine=engine, again=again)
+    the_run.check(options)
+    console = Console(stderr=True)
+    with the_run.site_of(options) as site:
+        if not set(load.streams) <= site.streams().keys():
+            _write(load, site, console)
+        records = the_run.run_over(site, job, options, console)
+    if json_file is not None:
+        write_records(records, json_file)
+
+
+@nexmark.command()
 def verify(
     queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="[bold]q4[/bold], several, or all.")],
     events: Events = 10_000,
@@ -80,12 +137,9 @@ def verify(
     ] = "embedded",
     group: Group = 1,
     rate: Rate = 1_000,
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 2,
+    nodes: Nodes = 2,
     rows: Annotated[int, typer.Option(min=1, help="How many rows make a batch.")] = 997,
-    told: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="NAME=MICROSECONDS", help="A parameter, for those queries that have it."),
-    ] = None,
+    told: Told = None,
     json_file: JsonFile = None,
 ) -> None:
     """Run queries over generated events, and compare every row with DuckDB's answer.
@@ -133,32 +187,40 @@ def generate(
       holons nexmark generate --log site
       holons nexmark generate --log site --events 10000000 --partitions 8 --group 500
       holons log ls site
-      holons run app.py:job --log site   [dim]# job = holons.nexmark.query("q4", rate=10_000)[/dim]
+      holons nexmark run q4 --log site
     """
     from holons.engines.site import Site
     from holons.nexmark.load import Load
-    from holons.windows import END
 
     load, site, console = Load(events, seed, partitions, rate, group), Site(directory), Console(stderr=True)
-    there = sorted(site.streams().keys() & set(load.streams))
-    if there:
-        raise BadInput(f"stream {there[0]!r} is in {directory} already", hint="choose another --log directory")
-    with _progress(console, "events", events) as progress, ExitStack() as loading:  # all or none
-        for stream in load.streams:
-            log = loading.enter_context(site.loading(stream, partitions))
-            for partition in range(partitions):
-                for batch in load.batches(stream, partition, rows=_BATCH_ROWS):
-                    log.append(partition, batch)
-                    progress.advance(progress.task_ids[0], batch.num_rows)
-                log.mark(partition, END.ts)
+    _write(load, site, console)
     counts = ", ".join(f"{load.count(stream):,} {stream}" for stream in load.streams)
+    grouped = "" if group == 1 else f" --group {group}"
     told = "" if load.disorder_us == 0 else f", disorder_us={load.disorder_us:_}"
     console.print(
         f"{counts}, in {partitions} partitions each, are in {escape(str(directory))}. To run a query over them:\n\n"
+        f"  holons nexmark run q4 --log {escape(str(directory))} --rate {rate}{grouped}\n\n"
         f"  from holons.nexmark import query\n"
         f'  run = h.run(query("q4", rate={rate:_}{told}), log="{escape(str(directory))}")',
         soft_wrap=True, highlight=False,
     )  # fmt: skip
+
+
+def _write(load: Load, site: Site, console: Console) -> None:
+    """Puts a load's events into streams of their own, and ends them: all or none."""
+    from holons.windows import END
+
+    there = sorted(site.streams().keys() & set(load.streams))
+    if there:
+        raise BadInput(f"stream {there[0]!r} is in {site.directory} already", hint="choose another --log directory")
+    with _progress(console, "events", load.events) as progress, ExitStack() as loading:
+        for stream in load.streams:
+            log = loading.enter_context(site.loading(stream, load.partitions))
+            for partition in range(load.partitions):
+                for batch in load.batches(stream, partition, rows=_BATCH_ROWS):
+                    log.append(partition, batch)
+                    progress.advance(progress.task_ids[0], batch.num_rows)
+                log.mark(partition, END.ts)
 
 
 # --- verifying --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -50,27 +51,43 @@ class Options:
     master: str | None = None
     by: str | None = None
     unit: str = "hour"
+    again: str = ""
+    """How to go on after a stop, if not by `holons run` with the same job."""
 
 
 def main(options: Options) -> list[dict[str, object]]:
     """Runs a job until its inputs have ended and everything is out, or until Ctrl-C; returns flat records."""
     console = Console(stderr=True)
-    _check(options)
+    check(options)
     job = load_job(options.job)
-    with _directory(options.directory) as directory:
-        site = Site(directory, options.store)
+    with site_of(options) as site:
         _load(site, job, named_files(options.inputs), console)
-        _check_streams(site, job)
-        settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
-        with nodes_of(options.engine, site, settings, options.nodes, master=options.master) as nodes:
-            version = nodes.submit(job, upgrade=options.upgrade)
-            for _ in range(options.nodes):
-                nodes.start()
-            finished = _watch(nodes, version, console)
-        return _tell(site, job, version, options, finished=finished, console=console)
+        return run_over(site, job, options, console)
 
 
-def _check(options: Options) -> None:
+@contextlib.contextmanager
+def site_of(options: Options) -> Iterator[Site]:
+    """Where streams and checkpoints are: in the directory that was named, or in one that goes away."""
+    if options.directory is not None:
+        yield Site(options.directory, options.store)
+        return
+    with scratch() as temporary:
+        yield Site(temporary, options.store)
+
+
+def run_over(site: Site, job: Job, options: Options, console: Console) -> list[dict[str, object]]:
+    """Runs a job over streams that are there."""
+    _check_streams(site, job)
+    settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
+    with nodes_of(options.engine, site, settings, options.nodes, master=options.master) as nodes:
+        version = nodes.submit(job, upgrade=options.upgrade)
+        for _ in range(options.nodes):
+            nodes.start()
+        finished = _watch(nodes, version, console)
+    return _tell(site, job, version, options, finished=finished, console=console)
+
+
+def check(options: Options) -> None:
     """Says what is wrong before anything is read or started."""
     check_engine(options.engine, spark=options.master is not None)
     if options.format not in ("parquet", "jsonl"):
@@ -86,15 +103,6 @@ def _check(options: Options) -> None:
             f"{options.replicas} copies of each partition on {options.nodes} nodes",
             hint=f"copies run on different nodes: --nodes {options.replicas} or more",
         )
-
-
-@contextlib.contextmanager
-def _directory(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given
-    else:
-        with scratch() as temporary:
-            yield temporary
 
 
 def _load(site: Site, job: Job, files: dict[str, list[Path]], console: Console) -> None:
@@ -229,15 +237,15 @@ def _tell(
 def _stopped(options: Options) -> str:
     if options.directory is None:
         return "Stopped; nothing was kept, since there was no --log."
-    return f"Stopped. To go on: holons run {options.job} --log {options.directory}"
+    return f"Stopped. To go on: {options.again or f'holons run {options.job} --log {options.directory}'}"
 
 
 def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
     """The last rows of the partitions, a few of each."""
-    each = max(1, _ROWS_SHOWN // log.partitions)
+    ends = {partition: log.end(partition) for partition in range(log.partitions) if log.end(partition)}
+    each = max(1, _ROWS_SHOWN // max(1, len(ends)))
     found = []
-    for partition in range(log.partitions):
-        end = log.end(partition)
+    for partition, end in ends.items():
         for chunk in log.read(partition, max(end - each, log.start(partition)), each):
             if chunk.rows is not None:
                 found += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
@@ -255,4 +263,8 @@ def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
+    if isinstance(value, float):
+        return f"{value:.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    if isinstance(value, datetime.datetime) and value.tzinfo is datetime.timezone.utc:
+        return str(value.replace(tzinfo=None))
+    return "" if value is None else str(value)

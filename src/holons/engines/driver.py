@@ -256,9 +256,10 @@ class Driver(ABC):
 def check_stopped(stopped: Stopped | None) -> None:
     """Raises if a job was stopped: since it failed, or because somebody elsewhere wanted that."""
     if stopped is not None:
+        story, _, hint = stopped.reason.partition("\n  hint: ")
         raise JobFailed(
-            f"{stopped.job} was stopped everywhere: {stopped.kind}: {stopped.reason}",
-            hint="what it put out before is still there; other jobs were not touched",
+            f"{stopped.job} was stopped everywhere: {stopped.kind}: {story}",
+            hint=hint or "what it put out before is still there; other jobs were not touched",
         )
 
 

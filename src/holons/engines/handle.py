@@ -20,6 +20,7 @@ from holons.clock import SystemClock
 from holons.engines import html
 from holons.engines.driver import Driver
 from holons.engines.results import LateRows, Results
+from holons.engines.tracebacks import for_people
 from holons.engines.watching import Seen, node_text, rows_read, watermark_text
 from holons.errors import StillRunning
 from holons.program import Collected, Job
@@ -251,7 +252,7 @@ class Run:
                 hint="it goes on: wait longer, look at run.progress, or end it with run.stop()",
             )
         if self._work.error is not None:
-            raise self._work.error
+            raise for_people(self._work.error)
         return self
 
     def results(self) -> Results:

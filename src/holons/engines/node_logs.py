@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from holons.engines.tracebacks import for_people
 from holons.errors import CodecError, HolonsError
 from holons.node import Node, Ports
 from holons.streams import Cursor, SharedLog
@@ -181,7 +182,7 @@ class Diary:
         self._running = running
         self._owners = self._others()
         for job in node.failures.keys() - self._stopped:
-            logger.error("%s stops everywhere: it cannot go on", job, exc_info=node.failures[job])
+            logger.error("%s stops everywhere: it cannot go on", job, exc_info=for_people(node.failures[job]))
         for job in node.stopped.keys() - node.failures.keys() - self._stopped:
             logger.info("%s was stopped: %s: %s", job, node.stopped[job].kind, node.stopped[job].reason)
         self._stopped |= node.failures.keys() | node.stopped.keys()

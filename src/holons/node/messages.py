@@ -85,14 +85,15 @@ class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
 
 
 def _reason(error: HolonsError) -> str:
-    """What happened, and where in the user's code."""
+    """What happened, where in the user's code, and what to do."""
     cause = error.__cause__
     if cause is None:
         return str(error)
     frames = traceback.extract_tb(cause.__traceback__)
     place = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
-    where = ", ".join(f"{name} {value}" for name, value in error.where.items())
-    return f"{error.message} ({where}): {type(cause).__name__}: {cause}{place}"
+    told = f"{type(cause).__name__}: {cause}"
+    story, hint, rest = str(error).partition("\n  hint: ")
+    return f"{story}{'' if told in story else f': {told}'}{place}{hint}{rest}"
 
 
 class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):

@@ -232,11 +232,11 @@ class ProcessPart:
         set_aside: list[tuple[str, pl.DataFrame]] = []
         watermarks_at = observed.watermarks
         if valid is not None:
-            set_aside.append((DEAD, _with_offsets(piece.whole(), origin, ~valid, self._reason())))
+            set_aside.append((DEAD, _with_places(piece.whole(), self.input.stream, origin, ~valid, self._reason())))
             frame, ts, origin = frame.filter(valid), ts[valid], origin.take(valid)
         if observed.late is not None:
             whole = piece.whole() if valid is None else piece.whole().filter(valid)
-            set_aside.append((LATE, _with_offsets(whole, origin, observed.late)))
+            set_aside.append((LATE, _with_places(whole, self.input.stream, origin, observed.late)))
             on_time = ~observed.late
             left = observed.watermarks()[on_time]
             frame, ts, origin, watermarks_at = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: left
@@ -420,12 +420,11 @@ def _frame(batch: pa.RecordBatch | pa.Table | pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def _with_offsets(
-    frame: pl.DataFrame, origin: Origin, chosen: npt.NDArray[np.bool_], reason: pl.Expr | None = None
+def _with_places(
+    frame: pl.DataFrame, stream: str, origin: Origin, chosen: npt.NDArray[np.bool_], reason: pl.Expr | None = None
 ) -> pl.DataFrame:
-    """The chosen rows with their offsets, for a side channel."""
-    columns: Sequence[pl.Expr | pl.Series] = [pl.Series("_offset", origin.offsets())]
-    with_offsets = (
-        frame.with_columns(*columns) if reason is None else frame.with_columns(*columns, reason.alias("_reason"))
-    )
-    return with_offsets.filter(chosen)
+    """The chosen rows with where they were, for a side channel."""
+    places: list[pl.Expr | pl.Series] = [pl.lit(stream).alias("_stream"), pl.Series("_offset", origin.offsets())]
+    if reason is not None:
+        places.append(reason.alias("_reason"))
+    return frame.with_columns(*places).filter(chosen)

@@ -203,7 +203,7 @@ class _Partition:
         return any(spec.boundary(clock) != spec.boundary(self.event_clock) for spec in self.layout.specs(0))
 
     def _set_aside(self, channel: str, row: pl.DataFrame, offset: int, reason: str | None) -> None:
-        values = row.to_dicts()[0] | {"_offset": offset}
+        values = row.to_dicts()[0] | {"_stream": self.given.stream, "_offset": offset}
         self.world.emit(channel, self.number, [values | ({"_reason": reason} if reason else {})])
 
     def _call(self, rows: list[pl.DataFrame], offsets: list[int], times: list[int]) -> Generator[_Await, None, None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
@@ -15,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from holons import codec
 from holons.algebra import (
     Aggregate,
     Average,
+    Custom,
     DistinctCount,
     GCounter,
     HyperLogLog,
@@ -117,6 +120,12 @@ def _name(what: Column) -> str:
     return what if isinstance(what, str) else words(what)
 
 
+def _told(what: str, given: str, where: pl.Expr | None) -> str:
+    """A measure in words."""
+    condition = "" if where is None else f"where {words(where)}"
+    return f"{what}({' '.join(part for part in (given, condition) if part)})"
+
+
 @dataclass(frozen=True, eq=False)
 class Count(Measure):
     """How many rows."""
@@ -137,7 +146,7 @@ class Count(Measure):
         return self.where is None
 
     def __str__(self) -> str:
-        return "count()" if self.where is None else f"count(where {words(self.where)})"
+        return _told("count", "", self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +196,7 @@ class Simple(Measure):
         return restored(found, dtype_of(self.column, schema))
 
     def __str__(self) -> str:
-        return f"{self.what}({_name(self.column)}{'' if self.where is None else f' where {words(self.where)}'})"
+        return _told(self.what, _name(self.column), self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +224,7 @@ class Distinct(Measure):
         return pl.Series(values.astype(np.int64))
 
     def __str__(self) -> str:
-        return f"{'' if self.exact else 'approx_'}distinct({_name(self.column)})"
+        return _told("count_distinct" if self.exact else "approx_distinct", _name(self.column), self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +255,7 @@ class Quantile(Measure):
         return pl.Series([one.quantile(self.q) for one in values.tolist()], dtype=pl.Float64)
 
     def __str__(self) -> str:
-        return f"quantile({_name(self.column)}, {self.q})"
+        return _told("quantile", f"{_name(self.column)}, {self.q}", self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +275,7 @@ class Last(Measure):
         return restored(pl.Series(values.tolist()), dtype_of(self.column, schema))
 
     def __str__(self) -> str:
-        return f"last({_name(self.column)})"
+        return _told("last", _name(self.column), self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +313,7 @@ class Top(Measure):
 
     def __str__(self) -> str:
         by = ", ".join(f"{name}{'' if down else ' up'}" for name, down in zip(self.by, self.descending, strict=True))
-        return f"top({self.k} by {by})"
+        return _told("top", f"{self.k} by {by}", self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,13 +333,48 @@ class Using(Measure):
         columns = tuple(column(frame, what, self.where) for what in self.columns)
         return columns[0] if len(columns) == 1 else columns
 
+    def check(self, schema: pl.Schema | None) -> None:
+        super().check(schema)
+        self.read(codec.object_array(self._examples), schema)
+
+    def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
+        return self._given or super().dtype(schema)
+
     def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
         if values.dtype.kind != "O":
             return pl.Series(values)
-        return pl.Series([_as_rows_have_it(one) for one in values.tolist()], strict=False)
+        told = [_as_rows_have_it(one) for one in values.tolist()]
+        if self._given is None:
+            return pl.Series(told, strict=False)
+        try:
+            return pl.Series(told, dtype=self._given)
+        except (TypeError, pl.exceptions.PolarsError) as error:
+            raise BadElement(
+                f"{self.aggregate.describe()}: of its sample it is {self._given}, and now something else: {error}",
+                hint="let value(...) always give the same type, e.g. float(...), or None",
+            ) from error
+
+    @property
+    def _examples(self) -> tuple[Any, ...]:
+        return self.aggregate.examples if isinstance(self.aggregate, Custom) else ()
+
+    @cached_property
+    def _given(self) -> pl.DataType | None:
+        """The type of its values, if it is an aggregate with a sample that tells."""
+        dtype = pl.Series([_as_rows_have_it(one) for one in self._examples], strict=False).dtype
+        return None if _holds_null(dtype) else dtype
 
     def __str__(self) -> str:
-        return f"{self.aggregate.describe()}({', '.join(map(_name, self.columns))})"
+        return _told(self.aggregate.describe(), ", ".join(map(_name, self.columns)), self.where)
+
+
+def _holds_null(dtype: pl.DataType) -> bool:
+    """Whether nothing is known of a type, or of one inside it."""
+    if isinstance(dtype, pl.List):
+        return _holds_null(dtype.inner)  # type: ignore[arg-type]
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_null(field.dtype) for field in dtype.fields)  # type: ignore[arg-type]
+    return dtype == pl.Null
 
 
 def _as_rows_have_it(value: object) -> object:
@@ -424,5 +468,10 @@ def using(aggregate: Aggregate[Any], *columns: Column, where: pl.Expr | None = N
     if not columns:
         raise BadProgram(
             f"{line_of_user()}: an aggregate of no column", hint='name what it is given: h.using(Mine(), "price")'
+        )
+    if isinstance(aggregate, Custom) and len(columns) != aggregate.columns:
+        raise BadProgram(
+            f"{line_of_user()}: {aggregate.describe()} has a sample of columns: {aggregate.columns}, and is given {len(columns)}",
+            hint="name as many as the sample has; a sample of several columns is a tuple of them",
         )
     return Using(aggregate, tuple(columns), where)
