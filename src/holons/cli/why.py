@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
@@ -18,22 +19,22 @@ from holons.cli.jobs import load_job
 from holons.cli.log import find, places, plain
 from holons.cli.records import write_records
 from holons.engines.site import Site
-from holons.engines.why import Explanation, SealedByNodes, Told, why
+from holons.engines.why import Contribution, Explanation, SealedByNodes, Told, why
 from holons.errors import BadInput
 from holons.node import partitions_of
 from holons.program import Job
 from holons.store import DirectoryStore
 from holons.streams import LmdbLog, LmdbSharedLog, Log, describe
-from holons.windows import instant
+from holons.windows import Window, instant, instant_text
 
 _READER = "holons-why#1"  # costs nothing: it never writes
-_VALUE_CHARACTERS = 48
+_VALUE_CHARACTERS = 96
 _ROWS_SHOWN = 20
 _VERDICTS = {
     "agrees": "[green]agrees[/]",
     "differs": "[bold red]differs[/]",
-    "trimmed": "[dim]already trimmed[/]",
-    "not sealed": "[dim]not sealed yet[/]",
+    "trimmed": "[dim]trimmed[/]",
+    "not sealed": "[dim]not yet[/]",
     None: "",
 }
 
@@ -105,18 +106,8 @@ def record(one: Explanation) -> dict[str, Any]:
         "key": one.window.key,
         "channels": list(one.channels),
         "values": {name: plain(value) for name, value in one.values.items()},
-        "contributions": [
-            {
-                "handle": part.handle,
-                "partition": part.partition,
-                "rows": part.rows,
-                "first": part.first,
-                "last": part.last,
-                "value": plain(part.value),
-                "sealed": part.sealed,
-            }
-            for part in one.contributions
-        ],
+        "stage": one.stage,
+        "contributions": [_part_record(one, part) for part in one.contributions],
         "outputs": [
             {"channel": channel, "partition": told.partition, "ordinal": told.ordinal, "row": plain(told.row)}
             for channel, rows in one.outputs.items()
@@ -125,28 +116,68 @@ def record(one: Explanation) -> dict[str, Any]:
     }
 
 
+def _part_record(one: Explanation, part: Contribution) -> dict[str, Any]:
+    told = {
+        "handle": part.handle,
+        "partition": part.partition,
+        "rows": part.rows,
+        "first": part.first,
+        "last": part.last,
+        "value": plain(part.value),
+        "sealed": part.sealed,
+    }
+    if one.stage:
+        told |= {"first_window": _window_record(part.first_window), "last_window": _window_record(part.last_window)}
+    return told
+
+
+def _window_record(window: Window | None) -> dict[str, Any] | None:
+    return None if window is None else {"start": window.start, "end": window.end, "key": window.key}
+
+
 def _told(one: Explanation) -> Group:
-    asked = any(part.sealed for part in one.contributions)
     title = Text.assemble(("Window ", "bold"), str(one.window), f", starts at {one.window.start}")
+    parts: list[Table | Text] = []
+    for handle in dict.fromkeys(part.handle for part in one.contributions):
+        parts += Text(), _heading(one, handle), _contributions(one, handle)
+    given: list[Table | Text] = [_rows(channel, rows) for channel, rows in one.outputs.items() if rows]
+    return Group(title, *parts, Text(), *(given or [_nothing(one)]), _verdict(one), "")
+
+
+def _heading(one: Explanation, handle: str) -> Text:
+    """The handle, and where its rows come from: windows are told here, as they are too long for a column."""
+    if not one.stage:
+        return Text.assemble((handle, "bold"), ", from rows of the input")
+    heading = Text.assemble((handle, "bold"), f", from windows of stage {one.stage - 1}")
+    parts = [part for part in one.contributions if part.handle == handle]
+    first = min((part.first_window for part in parts if part.first_window is not None), default=None)
+    last = max((part.last_window for part in parts if part.last_window is not None), default=None)
+    if first is not None:
+        heading.append(f"\n  first {first}\n  last  {last}" if first != last else f"\n  only {first}")
+    return heading
+
+
+def _contributions(one: Explanation, handle: str) -> Table:
+    """A line for each partition. Only the values give way where the screen is narrow: the rest keeps its width."""
+    parts = [part for part in one.contributions if part.handle == handle]
+    asked = any(part.sealed for part in one.contributions)
     table = Table()
-    table.add_column("handle")
-    for column in ("partition", "rows", "first offset", "last offset"):
-        table.add_column(column, justify="right")
+    for column in ("partition", "rows", *(() if one.stage else ("offsets",))):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("contribution")
     if asked:
-        table.add_column("nodes sealed")
-    for handle in dict.fromkeys(part.handle for part in one.contributions):
-        parts = [part for part in one.contributions if part.handle == handle]
-        for part in parts:
-            places_ = ["" if offset is None else str(offset) for offset in (part.first, part.last)]
-            verdict = [_VERDICTS[part.sealed]] if asked else []
-            table.add_row(handle, str(part.partition), f"{part.rows:,}", *places_, _short(part.value), *verdict)
-        if handle in one.values:
-            rows = f"[bold]{sum(part.rows for part in parts):,}[/]"
-            table.add_row(handle, "[bold]all[/]", rows, "", "", f"[bold]{_short(one.values[handle])}[/]")
+        table.add_column("sealed", no_wrap=True)
+    for part in parts:
+        offsets = [] if one.stage else ["" if part.first is None else f"{part.first} to {part.last}"]
+        value = Text(_short(part.value), no_wrap=True, overflow="ellipsis") if part.rows else Text("nothing", "dim")
+        verdict = [_VERDICTS[part.sealed]] if asked else []
+        table.add_row(str(part.partition), f"{part.rows:,}", *offsets, value, *verdict)
+    if handle in one.values:
         table.add_section()
-    given: list[Table | Text] = [_rows(channel, rows) for channel, rows in one.outputs.items() if rows]
-    return Group(title, table, *(given or [_nothing(one)]), _verdict(one), "")
+        offsets = [] if one.stage else [""]
+        rows = f"{sum(part.rows for part in parts):,}"
+        table.add_row("all", rows, *offsets, Text(_short(one.values[handle])), style="bold")
+    return table
 
 
 def _nothing(one: Explanation) -> Text:
@@ -157,9 +188,10 @@ def _rows(channel: str, rows: Sequence[Told]) -> Table:
     names = list(dict.fromkeys(name for told in rows for name in told.row))
     table = Table(title=f"What it gives in {channel}", title_justify="left", title_style="default")
     for column in ("partition", "ordinal", *names):
-        table.add_column(escape(column), justify="right" if column in ("partition", "ordinal") else "left")
+        own = column in ("partition", "ordinal")
+        table.add_column(escape(column), justify="right" if own else "left", no_wrap=own)
     for partition, ordinal, row in rows[:_ROWS_SHOWN]:
-        table.add_row(str(partition), str(ordinal), *(_short(row.get(name)) for name in names))
+        table.add_row(str(partition), str(ordinal), *(Text(_short(row.get(name))) for name in names))
     if len(rows) > _ROWS_SHOWN:
         table.caption = f"and {len(rows) - _ROWS_SHOWN:,} more"
     return table
@@ -178,5 +210,12 @@ def _verdict(one: Explanation) -> Text:
 
 
 def _short(value: object) -> str:
-    told = str(value.to_dict() if isinstance(value, Keyed) else value)
-    return escape(told if len(told) <= _VALUE_CHARACTERS else f"{told[: _VALUE_CHARACTERS - 1]}…")
+    """A value on one line: columns as lists, moments in UTC as windows tell theirs, others with their zone."""
+    if isinstance(value, Keyed):
+        value = value.to_dict()
+    if isinstance(value, dict):
+        value = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in value.items()}
+    if isinstance(value, datetime.datetime) and value.utcoffset() == datetime.timedelta(0):
+        value = instant_text(instant(value))
+    told = str(value)
+    return told if len(told) <= _VALUE_CHARACTERS else f"{told[: _VALUE_CHARACTERS - 1]}…"

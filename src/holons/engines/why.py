@@ -49,11 +49,14 @@ class Contribution:
     partition: int
     rows: int
     first: int | None
-    """The offset of the first row; in a later stage, the end of the first window that inserted something."""
+    """The offset of the first row in its partition's log; None in a later stage, whose rows are in no log."""
     last: int | None
     value: object
     sealed: Verdict | None = None
     """How it compares with what nodes sealed; None if nobody asked."""
+    first_window: Window | None = None
+    """In a later stage, the first window of the stage before whose `on_window` inserted rows here."""
+    last_window: Window | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Explanation:
     contributions: tuple[Contribution, ...]
     outputs: Mapping[str, tuple[Told, ...]]
     """What came out, by channel."""
+    stage: int = 0
+    """Of its handles: 0 takes rows of the input, a later one those that `on_window` of the stage before inserts."""
 
 
 class SealedByNodes:
@@ -182,7 +187,9 @@ class _Notes:
     spans: Mapping[int, tuple[int, float]]
     """By handle: from when to when rows count."""
     inserted: dict[int, list[tuple[IntArray, IntArray, npt.NDArray[np.generic] | None]]] = field(default_factory=dict)
-    """By handle: times, offsets, and keys of sessions."""
+    """By handle: times, offsets (in a later stage: which of the calls inserted them), and keys of sessions."""
+    called: list[Window] = field(default_factory=list)
+    """The windows for which `on_window` was called, in order."""
     states: dict[int, dict[int, State]] = field(default_factory=dict)
     """By handle and pane: what was sealed."""
 
@@ -203,7 +210,10 @@ class _Noting(Contributions):
             if isinstance(self._handles[index].window, Session):
                 assert isinstance(rows.element, tuple)
                 keys = np.asarray(column(rows.element[0], rows.count))[inside]
-            noted = rows.ts[inside], rows.origin.offsets()[inside], keys
+            places = rows.origin.offsets()[inside]
+            if self._handles[index].stage:  # there, origins only count the rows: they lead back to nothing
+                places = np.full(len(places), len(self._notes.called), dtype=np.int64)
+            noted = rows.ts[inside], places, keys
             self._notes.inserted.setdefault(index, []).append(noted)
 
     def seal(self, watermark: int) -> list[Sealed]:
@@ -277,6 +287,7 @@ class _Replay:
             end, start, (_, key), callback = called[0]
             session = isinstance(self.job.layout.callbacks[callback].window, Session)
             window = Window(start, end, key if session else None)
+            self.notes[run.partition].called.append(window)
             if session:
                 self.sessions.add((callback, window))
             by_channel = self.outputs.setdefault((callback, window), {})
@@ -316,25 +327,32 @@ class _Replay:
                 values[handle.name] = _value(handle, window, everything)
         by_channel = self.outputs.get((target.callback, window), {})
         outputs = {name: tuple(sorted(rows, key=lambda told: told[:2])) for name, rows in sorted(by_channel.items())}
-        return Explanation(window, target.channels, values, tuple(contributions), outputs)
+        return Explanation(window, target.channels, values, tuple(contributions), outputs, target.stage)
 
     def _part(self, index: int, partition: int, window: Window, sealed: SealedByNodes | None) -> Contribution:
         handle, notes = self.job.layout.handles[index], self.notes[partition]
         low = BEGINNING if handle.accumulate else window.start
-        offsets = [
-            offsets[(ts >= low) & (ts < window.end) & (True if keys is None else keys == window.key)]
-            for ts, offsets, keys in notes.inserted.get(index, [])
+        inside = [
+            places[(ts >= low) & (ts < window.end) & (True if keys is None else keys == window.key)]
+            for ts, places, keys in notes.inserted.get(index, [])
         ]
-        rows = np.concatenate(offsets) if offsets else np.zeros(0, dtype=np.int64)
+        rows = np.concatenate(inside) if inside else np.zeros(0, dtype=np.int64)
+        first, last = (int(rows.min()), int(rows.max())) if len(rows) else (None, None)
+        first_window = last_window = None
+        if handle.stage and first is not None and last is not None:
+            first_window, last_window = notes.called[first], notes.called[last]
+            first = last = None
         states = notes.states.get(index, {})
         return Contribution(
             handle=handle.name,
             partition=partition,
             rows=len(rows),
-            first=int(rows.min()) if len(rows) else None,
-            last=int(rows.max()) if len(rows) else None,
+            first=first,
+            last=last,
             value=_value(handle, window, _within(handle, window, states)),
             sealed=None if sealed is None else self._compared(index, partition, window, sealed),
+            first_window=first_window,
+            last_window=last_window,
         )
 
     def _compared(self, index: int, partition: int, window: Window, sealed: SealedByNodes) -> Verdict:

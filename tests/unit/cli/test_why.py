@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
 from tests.unit.cli.test_app import run
 
 from holons.cli.jobs import load_job
-from holons.cli.why import parse_start
+from holons.cli.why import _short, parse_start
 from holons.engines.site import Site
 from holons.errors import BadInput
 from holons.node import Node, Settings, submit
@@ -28,6 +31,7 @@ class Share(h.Program):
 job = h.job(Share(), "bids")
 """
 
+LONG_VALUES = APP.replace('(events["seller"], 1)', '(events["ts"], 1)')
 
 PIPELINE = """
 import holons as h
@@ -113,7 +117,7 @@ def test_moments_are_read():
         parse_start("")
 
 
-@pytest.mark.parametrize("site", [PIPELINE], indirect=True)
+@pytest.mark.parametrize("site", [PIPELINE], indirect=True, ids=["pipeline"])
 def test_windows_of_a_pipeline_are_known_by_its_sinks(site: Path, capsys: pytest.CaptureFixture[str]):
     assert run("why", "app.py:job", "0", "--log", "site", "--channel", "sellers", "--json", "-") == 0
     (told,) = json.loads(capsys.readouterr().out)
@@ -125,3 +129,51 @@ def test_windows_of_a_pipeline_are_known_by_its_sinks(site: Path, capsys: pytest
     assert all(f"What it gives in {channel}" in shown for channel in ("totals", "sellers", "most"))
     assert run("why", "app.py:job", "0", "--log", "site", "--channel", "windows_0") == 1
     assert "there is totals, sellers, most" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("site", [PIPELINE], indirect=True, ids=["pipeline"])
+def test_offsets_are_told_of_the_input_alone(site: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("why", "app.py:job", "0", "--log", "site", "--json", "-") == 0
+    stages = {one["stage"]: one for one in json.loads(capsys.readouterr().out)}
+    first, later = stages[0]["contributions"][0], stages[1]["contributions"]
+    assert (first["first"], first["last"]) == (0, 4)
+    assert "first_window" not in first
+    fed = [part for part in later if part["rows"]]
+    assert fed
+    for part in later:
+        assert (part["first"], part["last"]) == (None, None)
+    for part in fed:
+        assert part["first_window"] == {"start": 0, "end": 1_000_000, "key": None}
+        assert part["last_window"] == {"start": 1_000_000, "end": 2_000_000, "key": None}
+    assert run("why", "app.py:job", "0", "--log", "site", "--channel", "most") == 0
+    shown = capsys.readouterr().out
+    assert "from windows of stage 0" in shown
+    assert "first [1970-01-01 00:00:00, 1970-01-01 00:00:01)" in shown
+    assert "last  [1970-01-01 00:00:01, 1970-01-01 00:00:02)" in shown
+    assert "offsets" not in shown
+
+
+@pytest.mark.parametrize("site", [APP, LONG_VALUES, PIPELINE], indirect=True, ids=["plain", "long", "pipeline"])
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_the_screen_with_whole_headings_and_a_line_for_each_partition(
+    site: Path, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run("why", "app.py:job", "0", "--log", "site") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    headings = [[cell.strip() for cell in line.strip("┃").split("┃")] for line in lines if line.startswith("┃")]
+    contributions = [one for one in headings if "contribution" in one]
+    assert contributions
+    for heading in contributions:
+        assert [name for name in heading if name != "offsets"] == ["partition", "rows", "contribution", "sealed"]
+    cells = [line.strip("│").split("│")[0].strip() for line in lines if line.startswith("│")]
+    wrapped = [before for before, cell in pairwise(cells) if not cell]
+    assert set(wrapped) <= {"all", ""}  # only the whole value may take more than a line
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"), [("UTC", "2026-07-01 12:00:00"), ("Europe/Berlin", "2026-07-01 12:00:00+02:00")]
+)
+def test_only_moments_in_another_zone_than_windows_show_it(zone: str, told: str):
+    assert _short(datetime(2026, 7, 1, 12, tzinfo=ZoneInfo(zone))) == told

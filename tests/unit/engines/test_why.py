@@ -123,6 +123,80 @@ def test_sessions_are_explained_by_key():
     assert bob.values == {"clicks": 10}
 
 
+class Busiest(h.Program):
+    """What its second stage takes says which window inserted it, so that `why` can be held to it."""
+
+    bids = h.WLocal(h.GCounter(), h.Tumbling("1s"))
+    longer = h.WLocal(h.GCounter(), h.Tumbling("2s"))
+    starts = h.WCRDT(h.GSet(), h.Tumbling("4s"), stage=1)
+    ever = h.WCRDT(h.GSet(), h.Tumbling("4s"), stage=1, accumulate=True)
+
+    def process(self, events):
+        self.bids.insert(1, events.ts)
+        self.longer.insert(1, events.ts)
+
+    @h.on_window(bids)
+    def seconds(self, window):
+        if self.bids[window]:  # a window of one partition alone is called for all of them
+            self.starts.insert([window.start] * self.bids[window], window)
+            self.ever.insert(window.start, window)
+        yield {}
+
+    @h.on_window(longer)
+    def pairs(self, window):
+        yield {}
+
+    @h.on_window(starts)
+    def all_of_it(self, window):
+        yield {"starts": sorted(self.starts[window])}
+
+
+def test_a_later_stage_is_told_by_the_windows_that_fed_it_and_has_no_offsets():
+    one = rows((0.5, "a"), (1.5, "a"), (4.5, "a"), (5.2, "a"), (5.7, "a"), (7.5, "a"))
+    two = rows((2.5, "a"), (6.1, "a"))
+    told = why(h.job(Busiest(), "bids"), logs_of({"bids": [one, two]}), 4 * SECOND, channel="all_of_it")
+    assert [(part.stage, part.window) for part in told] == [(1, h.Window(4 * SECOND, 8 * SECOND))]
+    four, six, seven = (h.Window(start * SECOND, (start + 1) * SECOND) for start in (4, 6, 7))
+    zero, two_ = h.Window(0, SECOND), h.Window(2 * SECOND, 3 * SECOND)
+    found = [
+        (part.handle, part.partition, part.rows, part.first_window, part.last_window) for part in told[0].contributions
+    ]
+    assert found == [
+        ("starts", 0, 4, four, seven),
+        ("starts", 1, 1, six, six),
+        ("ever", 0, 5, zero, seven),
+        ("ever", 1, 2, two_, six),
+    ]
+    for part in told[0].contributions:
+        assert (part.first, part.last) == (None, None)
+        assert (min(part.value), max(part.value)) == (part.first_window.start, part.last_window.start)
+
+
+def test_sessions_that_fed_a_later_stage_are_told_with_their_keys():
+    class Long(h.Program):
+        clicks = h.WCRDT(h.Sum("int"), h.Session("2s"))
+        sessions = h.WCRDT(h.GCounter(), h.Tumbling("20s"), stage=1)
+
+        def process(self, events):
+            self.clicks.insert(events["n"], events.ts, key=events["kind"])
+
+        @h.on_window(clicks)
+        def closed(self, session):
+            self.sessions.insert(1, session)
+            yield {}
+
+        @h.on_window(sessions)
+        def counted(self, window):
+            yield {"n": self.sessions[window]}
+
+    logs = {"bids": [rows((0, "ann"), (1, "bob"), (9, "ann"))]}
+    (told,) = why(h.job(Long(), "bids"), logs_of(logs), 0, channel="counted")
+    (part,) = told.contributions
+    assert (part.rows, part.first, part.last) == (3, None, None)
+    assert part.first_window == h.Window(0, 2 * SECOND, "ann")
+    assert part.last_window == h.Window(9 * SECOND, 11 * SECOND, "ann")
+
+
 # --- compared with what nodes sealed ----------------------------------------------------------------------------------
 
 
