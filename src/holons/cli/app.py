@@ -112,7 +112,9 @@ def demo(
 
 @app.command()
 def run(
-    job: Annotated[str, typer.Argument(help="What to run: [bold]APP.py:NAME[/bold], package.module:NAME, or nexmark:q7.")],
+    job: Annotated[
+        str, typer.Argument(help="What to run: [bold]APP.py:NAME[/bold], package.module:NAME, or nexmark:q7.")
+    ],
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each a Spark task or a process.")] = 2,
     log: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""Jobs and their inputs, as a command line names them: `APP.py:NAME`, `package.module:NAME`, `nexmark:q7`, `bids=FILE.parquet`."""
+"""Jobs and their inputs, as a command line names them: `APP.py:NAME`, `module:NAME`, `nexmark:q7`; `bids=FILE.parquet`."""
 
 from __future__ import annotations
 

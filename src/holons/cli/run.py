@@ -27,7 +27,7 @@ from holons.node import Settings, Submitted
 from holons.program import Job
 from holons.streams import ByTime, FileSink, LmdbLog, load
 from holons.streams import Progress as LoadProgress
-from holons.windows import END
+from holons.windows import END, instant, instant_text
 
 _LOOK_S = 0.1
 _ROWS_SHOWN = 8
@@ -265,6 +265,6 @@ def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
-    if isinstance(value, datetime.datetime) and value.tzinfo is datetime.timezone.utc:
-        return str(value.replace(tzinfo=None))
+    if isinstance(value, datetime.datetime) and value.utcoffset() == datetime.timedelta(0):
+        return instant_text(instant(value))
     return "" if value is None else str(value)

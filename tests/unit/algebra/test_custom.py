@@ -91,3 +91,19 @@ def test_the_whole_sample_is_folded_at_once_too():
     ends = {"zero": lambda: 0, "fold": lambda state, column: max(state, column[0], column[-1]), "merge": max}
     with pytest.raises(LawBroken):
         custom(**ends, sample=[1, 9, 2, 4])
+
+
+def fails(*_):
+    raise KeyError("lost")
+
+
+@pytest.mark.parametrize("function", ["fold", "merge", "value"])
+def test_a_function_that_raises_is_named(function):
+    with pytest.raises(BadInput, match=f"mine: {function} raised KeyError: 'lost'"):
+        custom(**{**ADD, function: fails}, sample=SAMPLE, name="mine")
+
+
+def test_a_value_that_cannot_be_read_of_no_rows_says_so():
+    mean = {"zero": lambda: (0, 0), "fold": lambda s, x: (s[0] + len(x), s[1] + x.sum())}
+    with pytest.raises(BadInput, match=r"value raised ZeroDivisionError.*(?s:.*)no rows, zero\(\), here \(0, 0\)"):
+        custom(**mean, merge=lambda a, b: (a[0] + b[0], a[1] + b[1]), value=lambda s: s[1] / s[0], sample=SAMPLE)

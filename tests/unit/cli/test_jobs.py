@@ -45,6 +45,7 @@ def test_a_job_of_a_file_and_of_a_module(app: Path):
     assert load_job(f"{app}:job").name == load_job("app.py:job").name == load_job("app:job").name == "Count"
     assert load_job("app.py:made").name == "made"
     assert isinstance(load_job("examples.bid_share:job"), h.Job)
+    assert load_job("nexmark:q7").name == "q7"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_a_job_of_a_file_and_of_a_module(app: Path):
         ("job", "does not name a job"),
         ("other.py:job", "there is no file other.py.*there is app.py, beside.py"),
         ("no.such:job", "there is no module 'no.such'"),
+        ("nexmark:q99", "there is no query 'q99'"),
         ("app.py", "which job of app.py.*app.py:job, app.py:made$"),
         ("app.py:jib", "no 'jib'.*app.py:job, app.py:made$"),
         ("app.py:Count", "is a program, not a job.*h.job"),

@@ -94,3 +94,39 @@ def test_generated_streams_are_what_jobs_read(tmp_path: Path, capsys: pytest.Cap
 
     assert run("nexmark", "generate", "--log", str(site), *options) == 1
     assert "already" in capsys.readouterr().err
+
+
+def test_a_query_runs_over_events_that_are_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    site, few = str(tmp_path / "site"), ("--events", "1000", "--partitions", "2", "--group", "50", "--rate", "500")
+    options = (*few, "--seed", "9", "--log", site, "--engine", "embedded", "--nodes", "1", "--json", "-")
+    load = Load(1_000, seed=9, partitions=2, rate=500, group=50)
+    for name, told in (("q4", {}), ("q5", {"every_us": 500_000})):
+        asked = [word for key, value in told.items() for word in ("--with", f"{key}={value}")]
+        assert run("nexmark", "run", name, *asked, *options) == 0
+        (record,) = json.loads(capsys.readouterr().out)
+        rows = Site(Path(site)).collected(name)
+        assert record["rows"] == sum(map(len, rows[name].values())) > 0
+        assert verify(name, streams_of(load), lambda *_, rows=rows: rows, rate=500, disorder_us=98_000, **told).same
+    assert Site(Path(site)).streams() == {"auctions": 2, "bids": 2, "people": 2}
+
+
+def test_a_query_leaves_nothing_behind_unless_it_is_told_where(capsys: pytest.CaptureFixture[str]):
+    assert run("nexmark", "run", "q7", *FEW, "--engine", "embedded", "--nodes", "1") == 0
+    told = capsys.readouterr().err
+    assert "q7: 1 rows" in told
+    assert "+00:00" not in told, "times are told as everywhere else"
+    assert "holons log ls" not in told
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("q99",), "no query 'q99'"),
+        (("all",), "no query 'all'"),
+        (("q4", "--with", "gap_us=5"), "parameter 'gap_us'"),
+        (("q4", "--engine", "flink"), "'flink'"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(given, message, capsys: pytest.CaptureFixture[str]):
+    assert run("nexmark", "run", *given, *FEW) == 1
+    assert message in capsys.readouterr().err

@@ -297,3 +297,61 @@ def test_conditions_that_are_null_do_not_hold():
     job = bid_stream().window(h.Tumbling("1h")).aggregate(yes=h.count(where=VIP), no=h.count(where=~VIP), n=h.count())
     (row,) = everywhere(job.to("out"), {"bids": bids()})()
     assert row["yes"] + row["no"] < row["n"]
+
+
+def half(give):
+    """The middle between the extremes, as `give` says it."""
+    return h.custom(
+        zero=lambda: None,
+        fold=lambda state, prices: spread(state, prices),
+        merge=lambda a, b: b if a is None else a if b is None else (min(a[0], b[0]), max(a[1], b[1])),
+        value=lambda state: None if state is None else give(state[0] + state[1]),
+        sample=[5, 3, 9, 1, 4, 7],
+        name="half",
+    )
+
+
+def test_what_functions_give_has_the_type_that_their_sample_gave():
+    whole_or_half = half(lambda twice: twice / 2 if twice % 2 else twice // 2)
+    result = bid_stream().window(h.Tumbling("1s")).group_by("bidder").aggregate(x=h.using(whole_or_half, "price"))
+    assert result.schema is not None
+    assert result.schema["x"] == pl.Float64
+    rows = (
+        h.run(result.filter(pl.col("x") > 0).to("out"), {"bids": [bids()]}, engine="embedded").wait().results().rows()
+    )
+    assert {type(row["x"]) for row in rows} == {float}
+
+
+def test_what_functions_give_must_not_change_its_type():
+    often = half(lambda twice: twice if twice < 20 else "many")
+    job = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(often, "price")).to("out")
+    with pytest.raises(h.HolonsError, match="half: of its sample it is Int64, and now something else") as error:
+        h.run(job, {"bids": [bids()]}, engine="embedded", nodes=1).wait()
+    assert "always give the same type" in str(error.value)
+
+
+def test_what_a_sample_says_nothing_of_is_told_by_the_values():
+    nothing = half(lambda twice: [] if twice < 20 else [twice])
+    result = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(nothing, "price"))
+    assert result.schema is None
+    (row,) = h.run(result.to("out"), {"bids": [bids()]}, engine="embedded").wait().results().rows()
+    prices = present(bids().to_dicts(), "price")
+    assert row["x"] == [min(prices) + max(prices)]
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        h.count(where=VIP),
+        h.sum("price", where=VIP),
+        h.count_distinct("price", where=VIP),
+        h.approx_distinct("price", where=VIP),
+        h.quantile("price", 0.5, where=VIP),
+        h.last("price", where=VIP),
+        h.top(1, by="price", columns="price", where=VIP),
+        h.using(SPREAD, "price", where=VIP),
+    ],
+    ids=lambda measure: type(measure).__name__,
+)
+def test_conditions_are_told(measure):
+    assert "vip" in bid_stream().window(h.Tumbling("1h")).aggregate(x=measure).to("out").explain()

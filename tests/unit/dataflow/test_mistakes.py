@@ -19,6 +19,20 @@ def counts(**options):
     return bid_stream(**options).window(ONE).group_by("auction").aggregate(n=h.count())
 
 
+WIDEST = h.custom(
+    zero=lambda: 0,
+    fold=lambda widest, columns: max(widest, (columns[1] - columns[0]).max()),
+    merge=max,
+    sample=([1, 5, 5, 9], [4, 5, 11, 9]),
+)
+MIXED = h.custom(
+    zero=lambda: 0,
+    fold=lambda most, column: max(most, column.max()),
+    merge=max,
+    value=lambda most: most or "none",
+    sample=[1, 2, 3, 4],
+)
+
 BUILDING = {
     "filter": (lambda: bid_stream().filter(pl.col("prize") > 1), "prize"),
     "select": (lambda: bid_stream().select("prize"), "prize"),
@@ -193,6 +207,11 @@ BUILDING = {
         "only tumbling windows accumulate",
     ),
     "no window": (lambda: bid_stream().window("1s"), "not a window"),
+    "columns that the sample has not": (lambda: h.using(WIDEST, "price"), "as its sample has, 2; here it is given 1"),
+    "values of several types": (
+        lambda: bid_stream().window(ONE).aggregate(x=h.using(MIXED, "price")),
+        "of its sample it is",
+    ),
     "map that changes the number of rows": (
         lambda: bid_stream().map(lambda rows: pl.DataFrame({"x": [1]})),
         "1 rows from 0",

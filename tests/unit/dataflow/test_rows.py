@@ -22,6 +22,8 @@ from tests.unit.dataflow.everywhere import (
 )
 
 import holons as h
+from holons.program import canonical
+from holons.semantics import run as run_oracle
 from holons.windows import END
 
 ROWS = bids().to_dicts()
@@ -197,8 +199,17 @@ def test_late_rows_and_rows_without_a_time_are_set_aside(schema):
     job = bid_stream(schema=schema).window(h.Tumbling("1s")).aggregate(n=h.count()).to("out")
     found = everywhere(job, {"bids": given}, partitions=(1,))
     assert sum(row["n"] for row in found("out")) == len(frame)
-    assert [row["_offset"] for row in found("late")] == [len(frame)]
+    assert [(row["_stream"], row["_offset"]) for row in found("late")] == [("bids", len(frame))]
     assert [(row["_offset"], row["at"]) for row in found("dead")] == [(len(frame) + 1, None)]
+
+
+def test_rows_that_are_set_aside_say_of_which_stream_they_are():
+    streams = {stream: [[pl.DataFrame({"ts": [5, 1, None]}), END]] for stream in ("bids", "asks")}
+    job = h.source("bids").union(h.source("asks")).window(h.Tumbling("1s")).aggregate(n=h.count()).to("out")
+    found = h.run(job, streams, engine="embedded").wait().results()
+    assert [(row["_stream"], row["_offset"]) for row in found.rows("late")] == [("bids", 1), ("asks", 1)]
+    assert [(row["_stream"], row["_offset"]) for row in found.rows("dead")] == [("bids", 2), ("asks", 2)]
+    assert found.canonical() == canonical(run_oracle(job, streams))
 
 
 def test_a_stream_has_the_columns_and_types_that_its_schema_says():

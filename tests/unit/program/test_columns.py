@@ -62,8 +62,8 @@ def test_late_and_dead_rows_are_whole():
     whole = {"auction": 7, "bidder": "ann"}
     assert [row["price"] for row in results.rows("process")] == [0, 3]
     assert results.rows("late") == [
-        {"auction": 7, "ts": 0, "price": 2, "bidder": "ann", "_offset": 2},
-        {"auction": 7, "ts": 3, "price": 4, "bidder": "ann", "_offset": 4},
+        {"auction": 7, "ts": 0, "price": 2, "bidder": "ann", "_stream": "bids", "_offset": 2},
+        {"auction": 7, "ts": 3, "price": 4, "bidder": "ann", "_stream": "bids", "_offset": 4},
     ]
     dead = results.rows("dead")
     assert [(row["_offset"], row["price"]) for row in dead] == [(1, 1), (5, 5)]

@@ -471,7 +471,8 @@ def using(aggregate: Aggregate[Any], *columns: Column, where: pl.Expr | None = N
         )
     if isinstance(aggregate, Custom) and len(columns) != aggregate.columns:
         raise BadProgram(
-            f"{line_of_user()}: {aggregate.describe()} has a sample of columns: {aggregate.columns}, and is given {len(columns)}",
-            hint="name as many as the sample has; a sample of several columns is a tuple of them",
+            f"{line_of_user()}: {aggregate.describe()} takes as many columns as its sample has, {aggregate.columns}; "
+            f"here it is given {len(columns)}",
+            hint="a sample of several columns is a tuple of them",
         )
     return Using(aggregate, tuple(columns), where)
