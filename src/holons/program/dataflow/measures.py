@@ -335,7 +335,7 @@ class Using(Measure):
 
     def check(self, schema: pl.Schema | None) -> None:
         super().check(schema)
-        self.read(codec.object_array(self._examples), schema)
+        self.read(codec.object_array(list(self._examples)), schema)
 
     def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
         return self._given or super().dtype(schema)
