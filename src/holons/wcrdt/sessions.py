@@ -10,8 +10,10 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from holons.algebra import Aggregate, State
-from holons.algebra.aggregate import pick
+from holons.algebra.aggregate import concat, pick, take
 from holons.algebra.maps import cell_of
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
@@ -64,16 +66,20 @@ class Sessions:
         keys, fragments = cell_of(pane)
         parts = {name: (aggregate, state) for name, aggregate, state in self._fragment.parts(fragments)}
         firsts, lasts = (aggregate.values(state).tolist() for aggregate, state in (parts["first"], parts["last"]))
-        partials = parts["partial"][1]
+        partials, grown = parts["partial"][1], []
         for place, key in enumerate(keys.tolist()):
-            first, last, state = firsts[place], lasts[place], pick(partials, place)
             session = self.open.get(key)
-            if session is not None and first - session.last >= self._gap_us:
-                self._close(key)
-                session = None
+            if session is not None and firsts[place] - session.last < self._gap_us:
+                grown.append((place, key, session))
+                continue
             if session is not None:
-                first, state = session.first, self._aggregate.merge(session.state, state)
-            self.open[key] = Open(first, last, state)
+                self._close(key)
+            self.open[key] = Open(firsts[place], lasts[place], pick(partials, place))
+        if grown:  # all at once: merging costs little more for many keys than for one
+            known = concat([session.state for _, _, session in grown])
+            merged = self._aggregate.merge(known, take(partials, np.array([place for place, _, _ in grown])))
+            for number, (place, key, session) in enumerate(grown):
+                self.open[key] = Open(session.first, lasts[place], pick(merged, number))
 
     def _close(self, key: int | str) -> None:
         session = self.open.pop(key)

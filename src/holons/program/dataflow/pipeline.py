@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -226,6 +226,8 @@ class Pipeline(Program):
         whole = node.place == "gathered"
         if whole and self.partition != 0:
             return None
+        if not whole and window.key is not None and _speaker(window.key, self.partitions) != self.partition:
+            return None
         first, whole_first = node, whole  # where rows come from: of no pairs nothing comes, so no step need be taken
         while isinstance(first, Stepped | Gathered | At):
             first, whole_first = first.before, whole_first or isinstance(first, Gathered)
@@ -273,19 +275,13 @@ class Pipeline(Program):
                 columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
             keys = _keys(value.keys, node.keys, schema)
         else:
-            if isinstance(node.window, Session):
-                there = whole or self._speaks_for(window)
-            else:
+            there = isinstance(node.window, Session)
+            if not there:
                 there = (getattr(self, f"{name}_changed")[window] if node.accumulate else value[_ROWS]) > 0
             columns = {field: _one(value[field])[: 1 if there else 0] for field, _ in node.measures}
-            keys = _keys(_session_keys(window, there), node.keys, schema) if node.keys else {}
+            keys = _keys([window.key], node.keys, schema) if node.keys else {}
         measured = {field: measure.read(columns[field], schema).alias(field) for field, measure in node.measures}
         return Part.of(_stamped(pl.DataFrame({**keys, **measured}), window), window.last)
-
-    def _speaks_for(self, window: Window) -> bool:
-        """Whether a session is this partition's to tell."""
-        key = pl.Series([window.key]) if isinstance(window.key, str) else np.array([window.key])
-        return int(hash64(key)[0] % np.uint64(self.partitions)) == self.partition
 
     def _pairs(self, node: Join, window: Window) -> Part:
         """The pairs that a completed window adds."""
@@ -474,8 +470,11 @@ def _keys(keys: Any, names: tuple[str, ...], schema: pl.Schema | None) -> dict[s
     return {name: restored(columns[name], schema[name]) for name in names}
 
 
-def _session_keys(window: Window, there: bool) -> list[Any]:
-    return [window.key] if there else []
+@lru_cache(maxsize=1 << 16)
+def _speaker(key: int | str, partitions: int) -> int:
+    """The partition that tells of the sessions of a key."""
+    hashed = hash64(pl.Series([key]) if isinstance(key, str) else np.array([key]))
+    return int(hashed[0] % np.uint64(partitions))
 
 
 def _constant(frame: pl.DataFrame, item: int = 0) -> pl.Series:
