@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +15,7 @@ from holons.algebra.aggregate import Aggregate, State
 from holons.algebra.cells import rows_by_group
 from holons.algebra.groups import Groups
 from holons.algebra.rows import Element, Rows, element_length, rows_of, take_element
-from holons.errors import BadInput, HolonsError
+from holons.errors import BadElement, BadInput
 
 Plain: TypeAlias = Any
 """What a state is made of: numbers, strings, booleans, None, and tuples, lists and dictionaries of these."""
@@ -44,20 +43,36 @@ class Custom(Aggregate[Any]):
         if rows.count == 0:
             return self.zero(groups.n)
         folded = []
-        for members in rows_by_group(groups):
-            index = np.arange(rows.count)[members]
-            state = self.start()
-            folded.append(
-                self.add(state, _columns(take_element(rows.element, index), len(index))) if len(index) else state
-            )
+        try:
+            for members in rows_by_group(groups):
+                index = np.arange(rows.count)[members]
+                state = self.start()
+                folded.append(
+                    self.add(state, _columns(take_element(rows.element, index), len(index))) if len(index) else state
+                )
+        except Exception as error:
+            hint = "it is called with zero() and a column, or a tuple of columns: are these as in the sample?"
+            raise self._failed("fold", error, hint) from error
         return (codec.object_array(folded),)
 
     def merge(self, a: State, b: State) -> State:
         pairs = zip(a[0].tolist(), b[0].tolist(), strict=True)
-        return (codec.object_array([self.both(left, right) for left, right in pairs]),)
+        try:
+            return (codec.object_array([self.both(left, right) for left, right in pairs]),)
+        except Exception as error:
+            hint = "it is called with two states, each of zero() or of fold(...)"
+            raise self._failed("merge", error, hint) from error
 
     def value(self, state: State, group: int = 0) -> Any:  # noqa: ANN401
-        return self.read(state[0][group])
+        try:
+            return self.read(state[0][group])
+        except Exception as error:
+            hint = f"here for the state {state[0][group]!r}; it is also asked for that of no rows, zero()"
+            raise self._failed("value", error, hint) from error
+
+    def _failed(self, function: str, error: Exception, hint: str) -> BadElement:
+        """Errors of the user's functions say which it was."""
+        return BadElement(f"{self.name}: {function} raised {type(error).__name__}: {error}", hint=hint)
 
     def describe(self) -> str:
         return self.name
@@ -92,34 +107,9 @@ def custom(
     aggregate = Custom(zero, fold, merge, value or _itself, name, len(sample) if isinstance(sample, tuple) else 1)
     rows, third = rows_of(sample), count // 3
     cuts = [rows.between(0, third), rows.between(third, 2 * third), rows.between(2 * third, rows.count), rows]
-    examples = _tried(aggregate, cuts)
     laws.check_aggregate(aggregate, cuts)
-    return replace(aggregate, examples=tuple(examples))
-
-
-def _tried(aggregate: Custom, cuts: Sequence[Rows]) -> list[Any]:
-    """What is read of no rows, and of some: each function is called once by itself, so that errors say which it was."""
-    empty = aggregate.start()
-    with _said(f"{aggregate.name}: value raised", f"it is also asked for the state of no rows, zero(), here {empty!r}"):
-        examples = [aggregate.read(empty)]
-    for rows in cuts:
-        with _said(f"{aggregate.name}: fold raised", "it is called with zero() and a column, or a tuple of columns"):
-            ((state,),) = aggregate.fold(Groups.single(rows.count), rows)
-        with _said(f"{aggregate.name}: merge raised", "it is called with two states, each of zero() or of fold(...)"):
-            aggregate.both(empty, state)
-        with _said(f"{aggregate.name}: value raised", f"here for the state {state!r}"):
-            examples.append(aggregate.read(state))
-    return examples
-
-
-@contextmanager
-def _said(what: str, hint: str) -> Iterator[None]:
-    try:
-        yield
-    except HolonsError:
-        raise
-    except Exception as error:
-        raise BadInput(f"{what} {type(error).__name__}: {error}", hint=hint) from error
+    states = [aggregate.zero(1), *(aggregate.fold(Groups.single(part.count), part) for part in cuts)]
+    return replace(aggregate, examples=tuple(aggregate.value(state) for state in states))
 
 
 def _itself(state: Plain) -> Plain:

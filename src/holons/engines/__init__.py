@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from holons.engines.choosing import EngineName, check_engine, nodes_of
 from holons.engines.handle import DriverNodes, Progress, Run, Work
-from holons.engines.inputs import PartitionRows, check_partitions, fill, logs_of
+from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill, logs_of
 from holons.engines.results import LateRows, Results
 from holons.engines.scratch import scratch
 from holons.engines.site import Site
@@ -90,30 +90,22 @@ def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
 
 def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str | None = None) -> None:
     """Says what is wrong with what was passed to `run`, before anything starts."""
-    if not isinstance(job, Job):
-        raise BadInput(
-            f"a {type(job).__name__} is not a job",
-            hint='bind a program, h.job(MyProgram(), "stream"); let a pipeline end somewhere, .to("channel")',
-        )
+    check_job(job)
     if nodes < 1:
         raise BadInput(f"{nodes} nodes cannot run anything", hint="nodes=1 or more")
     if streams is None and log is not None:
         return
     if not isinstance(streams, Mapping):
         raise BadInput("streams are passed by name", hint=f"{{{job.inputs[0].stream!r}: [partition, ...]}}")
-    for given in job.inputs:
-        if given.stream not in streams:
-            raise BadInput(f"no rows for stream {given.stream!r}", hint=f"pass {{{given.stream!r}: [partition, ...]}}")
-        partitions = streams[given.stream]
+    check_names(job, streams, "[partition, ...]")
+    for stream, partitions in streams.items():
         if not isinstance(partitions, list | tuple) or not partitions:
+            given = "an empty one" if isinstance(partitions, list | tuple) else type(partitions).__name__
             raise BadInput(
-                f"stream {given.stream!r} needs a list of partitions, not {type(partitions).__name__}",
-                hint=f"{{{given.stream!r}: [rows]}} for a single one",
+                f"stream {stream!r} needs a list of partitions, not {given}",
+                hint=f"{{{stream!r}: [rows]}} for a single one, which may have no rows",
             )
-        check_partitions(given.stream, partitions)
-    unknown = [name for name in streams if name not in {given.stream for given in job.inputs}]
-    if unknown:
-        raise BadInput(f"the job does not read {unknown[0]!r}", hint=f"name it in h.job(program, ..., {unknown[0]!r})")
+        check_partitions(stream, partitions)
 
 
 __all__ = ["EngineName", "LateRows", "PartitionRows", "Progress", "Results", "Run", "run"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from holons.engines.choosing import check_spark
+from holons.engines.inputs import check_job, check_names
 from holons.engines.results import Results
 from holons.engines.site import Site
 from holons.errors import BadInput
@@ -74,11 +75,7 @@ def fold(
 
     A job with several inputs takes a source for each: `{"bids": df, "auctions": "auctions/"}`, and `partitions` for each.
     """
-    if not isinstance(job, Job):
-        raise BadInput(
-            f"a {type(job).__name__} is not a job",
-            hint='bind a program, h.job(MyProgram(), "stream"); let a pipeline end somewhere, .to("channel")',
-        )
+    check_job(job)
     check_foldable(job)
     check_spark()
     sources = _sources(job, rows)
@@ -176,12 +173,7 @@ def _sources(job: Job, rows: Source | Mapping[str, Source]) -> list[SparkFrame |
     """A source for each input of the job."""
     if not isinstance(rows, Mapping):
         rows = {job.inputs[0].stream: rows}
-    for given in job.inputs:
-        if given.stream not in rows:
-            raise BadInput(f"no rows for stream {given.stream!r}", hint=f"pass {{{given.stream!r}: df, ...}}")
-    unknown = sorted(set(rows) - {given.stream for given in job.inputs})
-    if unknown:
-        raise BadInput(f"the job does not read {unknown[0]!r}", hint=f"name it in h.job(program, ..., {unknown[0]!r})")
+    check_names(job, rows, "df, ...")
     return [_source(rows[given.stream]) for given in job.inputs]
 
 

@@ -11,6 +11,7 @@ import math
 import threading
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
@@ -258,10 +259,12 @@ class Run:
     def results(self) -> Results:
         """All rows that are out so far: of each partition the first ones, in order; all of them once it is finished."""
         results = Results(self._work.collected(), self.job.layout.channels)
-        if not self._warned and (late := len(results.rows(LATE))):
+        if not self._warned and (late := results.rows(LATE)):
             self._warned = True
+            streams = Counter(row["_stream"] for row in late)
+            of = "" if len(self.job.inputs) == 1 else f" ({', '.join(f'{n} of {one}' for one, n in streams.items())})"
             warnings.warn(
-                f"{late} rows were late and set aside: see results.rows('late'), or allow more: disorder=...",
+                f"{len(late)} rows were late and set aside{of}: see results.rows('late'), or allow more: disorder=...",
                 LateRows,
                 stacklevel=2,
             )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import polars as pl
 import pyarrow as pa
 
 from holons.errors import BadInput
+from holons.program import Job, dataflow
 from holons.streams import Log, MemoryLog
 from holons.windows import END, Mark
 
@@ -70,3 +71,28 @@ def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, Log]:
         logs[name] = MemoryLog(len(partitions))
         fill(logs[name], partitions)
     return logs
+
+
+def check_job(job: object) -> None:
+    """Says what is to be run, where something else was given."""
+    if isinstance(job, Job):
+        return
+    steps = (dataflow.Rows, dataflow.Windowed, dataflow.Grouped)
+    raise BadInput(
+        "a pipeline that ends nowhere is not a job"
+        if isinstance(job, steps)
+        else f"a {type(job).__name__} is not a job",
+        hint='let it end somewhere: .to("channel")' if isinstance(job, steps) else 'h.job(MyProgram(), "stream")',
+    )
+
+
+def check_names(job: Job, given: Iterable[str], form: str) -> None:
+    """Raises unless exactly the streams that a job reads are given; `form` says how one is passed."""
+    names, reads = list(given), [one.stream for one in job.inputs]
+    told = f"the job reads {', '.join(map(repr, reads))}; given is {', '.join(map(repr, names)) or 'nothing'}"
+    for stream in reads:
+        if stream not in names:
+            raise BadInput(f"no rows for stream {stream!r}: {told}", hint=f"pass {{{stream!r}: {form}}}")
+    for stream in names:
+        if stream not in reads:
+            raise BadInput(f"the job does not read {stream!r}: {told}", hint="leave it out, or is it misspelt?")

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.algebra.rows_by_hand import folded
 
 from holons.algebra import Groups, Law, MergeMap, custom, laws, rows_of
-from holons.errors import BadInput, HolonsError, LawBroken
+from holons.errors import BadElement, BadInput, HolonsError, LawBroken
 
 SAMPLE = [3, 1, 4, 1, 5, 9, 2, 6]
 LARGEST = {
@@ -99,11 +99,17 @@ def fails(*_):
 
 @pytest.mark.parametrize("function", ["fold", "merge", "value"])
 def test_a_function_that_raises_is_named(function):
-    with pytest.raises(BadInput, match=f"mine: {function} raised KeyError: 'lost'"):
+    with pytest.raises(BadElement, match=f"mine: {function} raised KeyError: 'lost'"):
         custom(**{**ADD, function: fails}, sample=SAMPLE, name="mine")
 
 
 def test_a_value_that_cannot_be_read_of_no_rows_says_so():
     mean = {"zero": lambda: (0, 0), "fold": lambda s, x: (s[0] + len(x), s[1] + x.sum())}
-    with pytest.raises(BadInput, match=r"value raised ZeroDivisionError.*(?s:.*)no rows, zero\(\), here \(0, 0\)"):
+    with pytest.raises(BadElement, match=r"value raised ZeroDivisionError(?s:.*)state \(0, 0\); .* no rows"):
         custom(**mean, merge=lambda a, b: (a[0] + b[0], a[1] + b[1]), value=lambda s: s[1] / s[0], sample=SAMPLE)
+
+
+def test_columns_that_are_not_as_in_the_sample_are_told_with_the_name():
+    total = custom(**ADD, sample=SAMPLE, name="total")
+    with pytest.raises(BadElement, match="total: fold raised"):
+        folded(total, ["text"])

@@ -294,6 +294,18 @@ def test_a_pipeline_names_its_time_where_it_begins():
         h.run(untyped, {"bids": [bids()]}, engine="embedded").wait()
 
 
+def test_windows_say_that_something_is_to_be_known_of_them():
+    with pytest.raises(AttributeError, match=r"no 'to': say what is to be known, \.aggregate"):
+        bid_stream().window(ONE).to("out")
+
+
+def test_late_rows_are_told_by_stream():
+    job = h.source("bids").union(h.source("asks")).window(ONE).aggregate(n=h.count()).to("out")
+    streams = {"bids": [pl.DataFrame({"ts": [5, 1]})], "asks": [pl.DataFrame({"ts": [5, 1, 2]})]}
+    with pytest.warns(h.LateRows, match=r"3 rows were late and set aside \(1 of bids, 2 of asks\)"):
+        h.run(job, streams, engine="embedded").wait().results()
+
+
 def test_results_say_that_they_need_windows_before_they_are_grouped():
     with pytest.raises(AttributeError, match=r"no 'group_by'; give them windows again: \.window"):
         counts().group_by("n")

@@ -196,6 +196,13 @@ class Windowed:
                 )
         return Completed(plan.Aggregate(self.node, self.spec, keys, tuple(measures.items()), self.accumulate, local))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+            raise AttributeError(
+                f"rows in windows have no {name!r}: say what is to be known, .aggregate(n=h.count(), ...)"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
