@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holons.program.dataflow.plan import Aggregate, Join, Node, Sink, nodes
 
@@ -20,10 +21,14 @@ _PLACES: Final = {
     "gathered": "partition 0, for all",
 }
 _BOX: Final = (260, 78)
-_GAP: Final = (36, 22)
+_GAP: Final = (48, 22)
+_MARGIN: Final = 10
 _CHARS: Final = 35
 """So many fit into a line of a box."""
 _LINES: Final = 3
+
+Cell: TypeAlias = "Node | Sink | tuple[Node, int]"
+"""A box; or a free row in a column, through which the arrows from a node pass that end in a later one."""
 
 
 def explain(flow: Flow) -> str:
@@ -61,28 +66,17 @@ def _where(node: Node) -> str:
 def diagram(flow: Flow) -> str:
     """Boxes and arrows from left to right: what is drawn in a column needs only what is left of it."""
     sinks = _sinks(flow)
-    every = list(nodes(*(sink.node for sink in sinks)))
-    depth: dict[int, int] = {}
-    for node in every:
-        depth[id(node)] = 1 + max((depth[id(one)] for one in node.inputs), default=-1)
-    last = max(depth.values(), default=0) + 1
-    columns: dict[int, int] = {}
-    spots: dict[int, tuple[int, int]] = {}
-    boxes: list[str] = []
-    items: list[Node | Sink] = [*every, *sinks]
-    for item in items:
-        column = last if isinstance(item, Sink) else depth[id(item)]
-        row = columns.get(column, 0)
-        columns[column] = row + 1
-        spots[id(item)] = column * (_BOX[0] + _GAP[0]) + 10, row * (_BOX[1] + _GAP[1]) + 10
-        boxes.append(_box(item, *spots[id(item)]))
-    arrows = [
-        _arrow(spots[id(one)], spots[id(item)])
+    items: list[Node | Sink] = [*nodes(*(sink.node for sink in sinks)), *sinks]
+    columns = _columns(items)
+    routes = [
+        (one, *((one, column) for column in range(columns[one] + 1, columns[item])), item)
         for item in items
         for one in ((item.node,) if isinstance(item, Sink) else item.inputs)
     ]
-    width = (last + 1) * (_BOX[0] + _GAP[0]) - _GAP[0] + 20
-    height = max(columns.values()) * (_BOX[1] + _GAP[1]) - _GAP[1] + 20
+    spots, height = _spots(columns, routes)
+    boxes = [_box(item, *spots[item]) for item in items]
+    arrows = [_arrow([spots[one] for one in route]) for route in routes]
+    width = (max(columns.values()) + 1) * (_BOX[0] + _GAP[0]) - _GAP[0] + 2 * _MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="system-ui, sans-serif" role="img"><title>{escape(flow.name)}</title>'
@@ -91,10 +85,48 @@ def diagram(flow: Flow) -> str:
     )
 
 
-def _box(item: Node | Sink, x: int, y: int) -> str:
+def _columns(items: Sequence[Node | Sink]) -> dict[Cell, int]:
+    """The column of each box: right of all that it needs, and the sinks in the last one."""
+    columns: dict[Cell, int] = {}
+    for item in items:
+        if not isinstance(item, Sink):
+            columns[item] = 1 + max((columns[one] for one in item.inputs), default=-1)
+    last = 1 + max(columns.values())
+    return columns | {item: last for item in items if isinstance(item, Sink)}
+
+
+def _spots(columns: Mapping[Cell, int], routes: Sequence[Sequence[Cell]]) -> tuple[dict[Cell, tuple[int, int]], int]:
+    """The left end of the middle line of each cell, and how high the picture is.
+
+    No two cells of a column overlap, and between columns there are only arrows: so none touches a box on its way.
+    """
+    before: dict[Cell, list[Cell]] = {cell: [] for cell in columns}
+    for route in routes:
+        for left, right in pairwise(route):
+            before.setdefault(right, []).append(left)
+    spots: dict[Cell, tuple[int, int]] = {}
+    lowest = 0
+    for column in range(max(columns.values()) + 1):
+        wished = {
+            cell: sum(spots[one][1] for one in lefts) // max(1, len(lefts))
+            for cell, lefts in before.items()
+            if column == (cell[1] if isinstance(cell, tuple) else columns[cell])
+        }
+        free = _MARGIN
+        for cell in sorted(wished, key=wished.__getitem__):
+            half = 0 if isinstance(cell, tuple) else _BOX[1] // 2
+            middle = max(free + half, wished[cell])
+            spots[cell] = column * (_BOX[0] + _GAP[0]) + _MARGIN, middle
+            free = middle + half + _GAP[1]
+        lowest = max(lowest, free)
+    return spots, lowest - _GAP[1] + _MARGIN
+
+
+def _box(item: Node | Sink, x: int, middle: int) -> str:
+    y = middle - _BOX[1] // 2
     windowed = isinstance(item, Aggregate | Join)
     fill = "#e7f0e2" if isinstance(item, Sink) else "#dde8f7" if windowed else "#f4f4f1"
-    text = f"to {item.channel}" if isinstance(item, Sink) else "".join(c if c.isprintable() else " " for c in str(item))
+    text = f"to {item.channel}" if isinstance(item, Sink) else one_line(item)
     lines = wrap(text, _CHARS, max_lines=_LINES, placeholder=" …")
     shown = "".join(f'<tspan x="{x + 10}" dy="15">{escape(line)}</tspan>' for line in lines)
     below = "" if isinstance(item, Sink) else _where(item)
@@ -105,11 +137,18 @@ def _box(item: Node | Sink, x: int, y: int) -> str:
     )
 
 
-def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
-    (x1, y1), (x2, y2) = (start[0] + _BOX[0], start[1] + _BOX[1] // 2), (end[0], end[1] + _BOX[1] // 2)
-    middle = (x1 + x2) // 2
-    path = f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"
+def _arrow(spots: Sequence[tuple[int, int]]) -> str:
+    """Bent between columns, and straight through a column that it only passes."""
+    path = f"M{spots[0][0] + _BOX[0]} {spots[0][1]}"
+    for (x1, y1), (x2, y2) in pairwise(spots):
+        middle = x2 - _GAP[0] // 2
+        path += f"H{x1 + _BOX[0]}C{middle} {y1} {middle} {y2} {x2} {y2}"
     return f'<path d="{path}" fill="none" stroke="#667" stroke-width="1.4" marker-end="url(#tip)"/>'
+
+
+def one_line(node: Node) -> str:
+    """A step in words, without line breaks."""
+    return "".join(c if c.isprintable() else " " for c in str(node))
 
 
 def _sinks(flow: Flow) -> tuple[Sink, ...]:
