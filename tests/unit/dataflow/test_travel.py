@@ -12,6 +12,7 @@ import pytest
 from tests.unit.dataflow.everywhere import ASKS, BIDS, ask_stream, bid_stream, bids, cut
 
 import holons as h
+from holons.errors import BadDuration
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 
@@ -84,8 +85,8 @@ def test_explain_has_every_step_and_the_state():
         "to top",
         "to pairs",
         "to texts",
-        "source bids (time at)",
-        "source asks",
+        "source bids (time at, disorder 300ms)",
+        "source asks (time at)",
         "filter auction < ",
         "map <lambda>",
         "Tumbling(1s) by bidder: n = count(), s = sum(twice where",
@@ -101,6 +102,12 @@ def test_explain_has_every_step_and_the_state():
     ):
         assert words in text, f"{words!r} is not in\n{text}"
     assert "rows go straight through" in bid_stream().to("x").explain()
+
+
+def test_a_disorder_that_cannot_be_read_is_told_where_the_stream_begins():
+    with pytest.raises(BadDuration, match="a while") as caught:
+        h.source("bids", disorder="a while")
+    assert "test_travel.py" in str(caught.value)
 
 
 def test_the_diagram_is_well_formed_and_has_every_box():

@@ -24,7 +24,7 @@ from holons.program.dataflow.expressions import across_rows
 from holons.program.dataflow.lines import line_of_user, written_at
 from holons.program.dataflow.measures import Measure
 from holons.program.dataflow.steps import Step
-from holons.windows import Duration, FixedSpec, Session, WindowSpec
+from holons.windows import Duration, FixedSpec, Session, WindowSpec, micros
 from holons.windows.duration import duration_text
 
 Place: TypeAlias = Literal["rows", "local", "spread", "gathered"]
@@ -133,6 +133,7 @@ class Source(Node):
         return "rows"
 
     def check(self) -> None:
+        micros(self.disorder, zero_allowed=True)  # says what is wrong with it
         if self.columns is None:
             return
         if self.time not in self.columns:
@@ -143,7 +144,9 @@ class Source(Node):
         _check_time(self.line, self.time, self.columns[self.time])
 
     def __str__(self) -> str:
-        return f"source {self.stream} (time {self.time})"
+        disorder_us = micros(self.disorder, zero_allowed=True)
+        disorder = f", disorder {duration_text(disorder_us)}" if disorder_us else ""
+        return f"source {self.stream} (time {self.time}{disorder})"
 
 
 @dataclass(frozen=True, eq=False)
