@@ -142,3 +142,35 @@ def test_explain_tells_once_what_several_sinks_share():
     assert text.count("by auction: n = count") == 2
     assert text.count("[as above]") == 1
     assert text.count("source bids") == 1
+
+
+def test_pipelines_and_their_parts_are_shown_in_a_few_words():
+    rows = bid_stream().filter(pl.col("price") > 3)
+    windows = rows.window(h.Tumbling("1s"))
+    counted = windows.group_by("auction", "bidder").aggregate(n=h.count())
+    assert repr(bid_stream()) == "Stream(source bids (time at, disorder 300ms))"
+    assert repr(windows).startswith("Windowed(filter price > ")
+    assert repr(windows).endswith(", Tumbling(1s))")
+    assert repr(windows.group_by("auction", "bidder")) == f"Grouped({windows}, by auction, bidder)"
+    assert repr(rows.window(h.Tumbling("1s"), accumulate=True)).endswith(", Tumbling(1s) accumulating)")
+    assert repr(counted) == "Completed(Tumbling(1s) by auction, bidder: n = count())"
+    assert repr(h.job(counted.to("hot"), rows.to("more"))) == "Flow 'hot' from bids to hot, more"
+    assert repr(built()) == "Flow 'top' from bids, asks to top, pairs, texts"
+    assert repr(h.job(rows.to("one"), name="mine")) == "Flow 'mine' from bids to one"
+
+
+def test_what_shows_a_long_step_stays_short_and_in_one_line():
+    long = bid_stream().filter(pl.col("text") != "word\n" * 500)
+    windows = long.window(h.Tumbling("1s"))
+    for one in (long, windows, windows.group_by("auction"), windows.aggregate(**{"n" * 500: h.count()})):
+        assert len(repr(one)) < 150
+        assert repr(one).isprintable()
+        assert "…" in repr(one)
+
+
+def test_how_a_pipeline_is_shown_says_nothing_of_what_it_is():
+    (job, again, other) = (built(), built(), built(factor=3))
+    assert repr(job) == repr(again) == repr(other)
+    assert job != other
+    assert job.digest == again.digest != other.digest
+    assert cloudpickle.loads(cloudpickle.dumps(job)).digest == job.digest

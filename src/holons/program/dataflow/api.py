@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -16,7 +16,7 @@ from holons.program.dataflow.measures import Measure, count
 from holons.program.dataflow.pipeline import Pipeline
 from holons.program.dataflow.plan import Node, Sink, Source
 from holons.program.dataflow.steps import Columns, Filter, FlatMap, Function, Items, Lookup, Map, Step
-from holons.program.dataflow.text import diagram, explain
+from holons.program.dataflow.text import diagram, explain, one_line
 from holons.program.job import Input, Job
 from holons.program.outputs import RESERVED
 from holons.program.tables import Table, table
@@ -25,6 +25,8 @@ from holons.windows import Duration, FixedSpec, Session, Tumbling, WindowSpec, m
 Schema: TypeAlias = "Mapping[str, Any] | pl.Schema | pa.Schema | pl.DataFrame | pa.Table"
 On: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
 R = TypeVar("R", bound="Rows")
+_CHARS_SHOWN: Final = 80
+"""Of a step, when rows are shown by name: a plan may be of any length."""
 
 
 def source(stream: str, *, ts: str = "ts", disorder: Duration = "0s", schema: Schema | None = None) -> Stream:
@@ -36,7 +38,7 @@ def source(stream: str, *, ts: str = "ts", disorder: Duration = "0s", schema: Sc
     return Stream(Source(stream, ts, disorder, _schema(schema)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """What streams and results have in common: rows, and what can be done to each."""
 
@@ -90,6 +92,9 @@ class Rows:
     def _then(self: R, step: Step) -> R:
         return type(self)(plan.Stepped(self.node, step))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_shown(self.node)})"
+
 
 class Stream(Rows):
     """The rows of one or more streams, each with its time."""
@@ -136,7 +141,7 @@ class Stream(Rows):
             raise AttributeError(f"rows of a stream have no {name!r}{windows}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Windowed:
     """Rows in windows: what is to be known of each?"""
 
@@ -203,8 +208,11 @@ class Windowed:
                 f"rows in windows have no {name!r}: say what is to be known, .aggregate(n=h.count(), ...)"
             )
 
+    def __repr__(self) -> str:
+        return f"Windowed({_shown(self.node)}, {self.spec}{' accumulating' if self.accumulate else ''})"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Grouped:
     """Rows in windows, by key."""
 
@@ -214,6 +222,9 @@ class Grouped:
     def aggregate(self, **measures: Measure) -> Completed:
         """One row for each window and key."""
         return self.windowed._aggregate(self.keys, measures)
+
+    def __repr__(self) -> str:
+        return f"Grouped({self.windowed}, by {', '.join(self.keys)})"
 
     if not TYPE_CHECKING:
 
@@ -259,9 +270,13 @@ class Completed(Rows):
             raise AttributeError(f"results of windows have no {name!r}{hint}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Flow(Job):
     """A pipeline as a job: run it with `h.run(...)` like any other."""
+
+    def __repr__(self) -> str:
+        streams = ", ".join(one.stream for one in self.inputs)
+        return f"Flow {self.name!r} from {streams} to {', '.join(self.layout.channels)}"
 
     def explain(self) -> str:
         """The pipeline as a tree, and the program that it is lowered to."""
@@ -329,6 +344,11 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
         Input(one.stream, one.time, one.disorder, program.needs.streams[one.stream]) for one in sources.values()
     )
     return Flow(program, inputs, name or sinks[0].channel)
+
+
+def _shown(node: Node) -> str:
+    text = one_line(node)
+    return text if len(text) <= _CHARS_SHOWN else f"{text[: _CHARS_SHOWN - 1]}…"
 
 
 def _step(bounds: plan.Bounds) -> str:

@@ -337,9 +337,6 @@ class Using(Measure):
         super().check(schema)
         self.read(codec.object_array(list(self._examples)), schema)
 
-    def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
-        return self._given or super().dtype(schema)
-
     def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
         if values.dtype.kind != "O":
             return pl.Series(values)
