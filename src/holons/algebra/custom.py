@@ -18,7 +18,7 @@ from holons.algebra.rows import Element, Rows, element_length, rows_of, take_ele
 from holons.errors import BadElement, BadInput
 
 Plain: TypeAlias = Any
-"""What a state is made of: numbers, strings, booleans, None, and tuples, lists and dictionaries of these."""
+"""What a state is made of: what `codec` knows, e.g. numbers, strings, None, and tuples, sets and dictionaries of these."""
 _SAMPLE_LEAST: Final = 4
 
 

@@ -1,8 +1,12 @@
 """Aggregates out of functions: right ones work like any other, wrong ones are refused at once."""
 
+from datetime import UTC, date, datetime, time, timedelta
+
+import numpy as np
 import pytest
 from tests.unit.algebra.rows_by_hand import folded
 
+from holons import codec
 from holons.algebra import Groups, Law, MergeMap, custom, laws, rows_of
 from holons.errors import BadElement, BadInput, HolonsError, LawBroken
 
@@ -21,6 +25,39 @@ def test_a_right_one_folds_merges_and_reads():
     assert largest.value(state) == 5
     assert largest.value(largest.zero(1)) == 0
     assert largest.describe() == "largest"
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        lambda low: low,
+        lambda low: None if low is None else low / 4,
+        lambda low: None if low is None else low > 3,
+        lambda low: str(low).encode(),
+        lambda low: {low},
+        lambda low: frozenset((low, "x")),
+        lambda low: {"least": [low, (low,)]},
+        lambda low: date(2024, 5, 1) + timedelta(days=low or 0),
+        lambda low: (datetime(2024, 5, 1, tzinfo=UTC), time(low or 0), timedelta(hours=low or 0)),
+        lambda low: np.array([low or 0, 7]),
+        lambda low: np.array([low == 1, True]),
+    ],
+)
+def test_a_state_is_made_of_whatever_has_canonical_bytes(plain):
+    def least(*found):
+        return min((one for one in found if one is not None), default=None)
+
+    made = custom(
+        zero=lambda: (None, plain(None)),
+        fold=lambda state, column: (least(state[0], *column), plain(least(state[0], *column))),
+        merge=lambda a, b: (least(a[0], b[0]), plain(least(a[0], b[0]))),
+        value=lambda state: state[0],
+        sample=SAMPLE,
+    )
+    state = folded(made, [3, 2, 5])
+    assert codec.encode(made.merge(state, made.zero(1))) == codec.encode(state)
+    again = codec.decode(codec.encode(list(state)))
+    assert type(again[0][0][1]) is type(plain(2))
 
 
 def test_by_key_and_of_several_columns():
