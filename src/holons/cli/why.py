@@ -24,7 +24,7 @@ from holons.errors import BadInput
 from holons.node import partitions_of
 from holons.program import Job
 from holons.store import DirectoryStore
-from holons.streams import LmdbLog, LmdbSharedLog, Log, describe
+from holons.streams import LmdbLog, Log, describe, streams_in
 from holons.windows import Window, instant, instant_text
 
 _READER = "holons-why#1"  # costs nothing: it never writes
@@ -43,8 +43,8 @@ def main(text: str, window: str, root: Path, *, channel: str | None, key: str | 
     """Explains a window; False if nodes have sealed something else."""
     job, start = load_job(text), parse_start(window)
     with ExitStack() as opened:
-        logs = _inputs(job, root, opened)
-        sealed = _sealed(job, len(partitions_of(job, logs.__getitem__)), root, opened)
+        logs, site = _inputs(job, root, opened)
+        sealed = _sealed(job, len(partitions_of(job, logs.__getitem__)), site, opened)
         wanted: int | str | None = int(key) if key is not None and key.lstrip("-").isdigit() else key
         found = why(job, logs, start, channel=channel, key=wanted, sealed=sealed)
     if json_file is not None:
@@ -66,8 +66,10 @@ def parse_start(text: str) -> int:
         raise BadInput(f"{text!r} is no moment", hint="whole microseconds since 1970, or 2026-07-01T12:00:00") from None
 
 
-def _inputs(job: Job, root: Path, opened: ExitStack) -> dict[str, Log]:
+def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, Log], Site]:
+    """The logs that the job reads, wherever below `root` they are, and the site of the first of them."""
     logs: dict[str, Log] = {}
+    sites: list[Site] = []
     for given in job.inputs:
         there = [place for place in places(root) if place.stream == given.stream and place.directory.name == "input"]
         place = there[0] if len(there) == 1 else find(root, given.stream)
@@ -77,22 +79,22 @@ def _inputs(job: Job, root: Path, opened: ExitStack) -> dict[str, Log]:
                 f"{place.label} holds no rows", hint=f"--log names the directory with {given.stream!r} in it"
             )
         log = opened.enter_context(LmdbLog(place.directory, place.stream, one.partitions, _READER))
-        logs[given.stream] = Site(place.directory.parent).journaled(given.stream, log)
-    return logs
+        sites.append(Site(place.directory.parent))
+        logs[given.stream] = sites[-1].journaled(given.stream, log)
+    return logs, sites[0]
 
 
-def _sealed(job: Job, partitions: int, root: Path, opened: ExitStack) -> SealedByNodes | None:
-    """What the job's nodes have sealed; None if no node ever ran here."""
-    jobs = Site(root).jobs()
+def _sealed(job: Job, partitions: int, site: Site, opened: ExitStack) -> SealedByNodes | None:
+    """What the job's nodes have sealed; None if no node ever ran there."""
+    jobs = site.jobs()
     same = [version for version in jobs.versions.values() if version.digest == job.digest]
     ran = max(same, key=lambda version: version.generation, default=jobs.current(job.name))
     name = job.name if ran is None else ran.id
-    there = [place for place in places(root) if place.stream == f"sync-{name}"]
-    if len(there) != 1:
+    if f"sync-{name}" not in streams_in(site.directory / "shared"):
         return None
-    sync = opened.enter_context(LmdbSharedLog(there[0].directory, there[0].stream, _READER))
-    folder = there[0].directory.parent / "store"
-    return SealedByNodes.read(job, partitions, sync, DirectoryStore(folder) if folder.is_dir() else None, name)
+    sync = opened.enter_context(site.shared(f"sync-{name}", _READER))
+    store = DirectoryStore(site.store) if Path(site.store).is_dir() else None
+    return SealedByNodes.read(job, partitions, sync, store, name)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

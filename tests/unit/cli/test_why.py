@@ -90,8 +90,18 @@ def test_another_program_than_the_nodes_ran_is_noticed(site: Path, capsys: pytes
 
 
 def test_without_nodes_there_is_nothing_to_compare_with(site: Path, capsys: pytest.CaptureFixture[str]):
-    assert run("why", "app.py:job", "0", "--log", "site/input") == 0
+    (site / "input").rename(site.parent / "alone")
+    assert run("why", "app.py:job", "0", "--log", "alone") == 0
     assert "No node has sealed anything" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("log", [".", "site/input"])
+def test_it_compares_with_the_nodes_of_the_site_where_it_finds_the_inputs(
+    site: Path, log: str, capsys: pytest.CaptureFixture[str]
+):
+    Site(site.parent / "other").load({"asks": [pl.DataFrame({"ts": [0]})]})
+    assert run("why", "app.py:job", "1000000", "--log", log) == 0
+    assert "Agrees with what nodes sealed." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
