@@ -7,7 +7,7 @@ noting is done by contributions of this file, so that ordinary runs pay nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -142,6 +142,7 @@ class _Target(NamedTuple):
 
 
 def _targets(job: Job, start: int, channel: str | None) -> list[_Target]:
+    """All handles of the job, or of a channel; those of which no window can start there have none."""
     layout = job.layout
     made = [
         _Target(layout.channels_of(one), number, one.stage, one.window, one.handles, None)
@@ -158,23 +159,13 @@ def _targets(job: Job, start: int, channel: str | None) -> list[_Target]:
         if not made:
             names = ", ".join(name for one in layout.callbacks for name in layout.channels_of(one))
             raise BadInput(f"the job has no channel {channel!r} of windows", hint=f"there is {names}")
-    chosen = [target._replace(window=_at(target.spec, start)) for target in made]
-    fitting = [one for one in chosen if one.window is not None or isinstance(one.spec, Session)]
-    if not fitting:
-        near = "; ".join(f"{one.spec}: {_nearest(one.spec, start)}" for one in made if isinstance(one.spec, FixedSpec))
-        raise UnknownWindow(f"no window of {job.name} starts at {start}", hint=f"near it are {near}")
-    return fitting
+    return [target._replace(window=_at(target.spec, start)) for target in made]
 
 
 def _at(spec: WindowSpec, start: int) -> Window | None:
     if isinstance(spec, FixedSpec) and start % spec.every_us == 0:
         return Window(start, start + spec.size_us)
     return None
-
-
-def _nearest(spec: FixedSpec, start: int) -> str:
-    window = spec.at(start)
-    return f"{window.start} ({window}), {window.start + spec.every_us}"
 
 
 # --- noting what goes in ----------------------------------------------------------------------------------------------
@@ -262,10 +253,10 @@ class _Replay:
                 run.window.contributions[stage] = _Noting(handles, job.layout.stage_handles(stage), self.notes[number])
             self.runs.append((run, log, place))
 
-    def run(self) -> None:
+    def run(self, *, to_the_end: bool = False) -> None:
         """Until everything that was asked for is out, or the logs are at their end."""
         moved = True
-        while moved and not self._done():
+        while moved and (to_the_end or not self._done()):
             moved = False
             for run, log, place in self.runs:
                 if not run.process.busy:
@@ -413,7 +404,9 @@ def why(
 
     The logs hold the job's input from the beginning. Raises `UnknownWindow`, naming windows near it, if there is none.
     """
-    replay = _Replay(job, logs, _targets(job, start, channel), start)
+    targets = _targets(job, start, channel)
+    fitting = [one for one in targets if one.window is not None or isinstance(one.spec, Session)]
+    replay = _Replay(job, logs, fitting, start)
     replay.run()
     found: list[Explanation] = []
     behind: set[int] = set()
@@ -427,26 +420,39 @@ def why(
         present = (replay.replica.panes[index].between(start, target.window.end) for index in target.handles)
         if min(progress) >= target.window.end and any(present):
             found.append(replay.explain(target, target.window, sealed))
+    if behind and not found:
+        raise WindowNotCompleted(
+            f"the window that starts at {start} is not sealed by partitions {sorted(behind)}: their logs end before",
+            hint="wait for more rows, or for a mark",
+        )
     if not found:
-        raise _nothing(replay, sorted(behind))
+        replay.run(to_the_end=True)  # what is near may come later
+        raise _nothing(replay, targets, channel)
     return found
 
 
-def _nothing(replay: _Replay, behind: list[int]) -> UnknownWindow | WindowNotCompleted:
-    if behind:
-        return WindowNotCompleted(
-            f"the window that starts at {replay.start} is not sealed by partitions {behind}: their logs end before",
-            hint="wait for more rows, or for a mark",
-        )
-    near = sorted(_windows_near(replay), key=lambda window: abs(window.start - replay.start))[:_NEAR]
-    told = ", ".join(f"{window.start} ({window})" for window in near)
-    return UnknownWindow(f"nothing is in a window that starts at {replay.start}", hint=f"near it are {told or 'none'}")
+def _nothing(replay: _Replay, targets: Sequence[_Target], channel: str | None) -> UnknownWindow:
+    whose = replay.job.name if channel is None else f"channel {channel!r}"
+    empty = any(target.window is not None for target in targets)
+    what = f"nothing is in a window of {whose} that starts" if empty else f"no window of {whose} starts"
+    near = ", ".join(f"{window.start} ({window})" for window in _windows_near(replay, targets))
+    hint = f"near it are {near}" if near else "there is none at all: its logs are empty, or not sealed yet"
+    return UnknownWindow(f"{what} at {replay.start}", hint=hint)
 
 
-def _windows_near(replay: _Replay) -> set[Window]:
-    near = {window for _, window in replay.sessions}
-    for target in replay.targets:
+def _windows_near(replay: _Replay, targets: Sequence[_Target]) -> list[Window]:
+    """The windows with something in them that start nearest, whichever target they are of."""
+    callbacks = {target.callback for target in targets}
+    found = {window for callback, window in replay.sessions if callback in callbacks}
+    for target in targets:
         if isinstance(target.spec, FixedSpec):
             for index in target.handles:
-                near |= {target.spec.at(pane * target.spec.pane_us) for pane in replay.replica.panes[index].present}
-    return near
+                found.update(_windows(target.spec, replay.replica.panes[index].present))
+    return sorted(found, key=lambda window: (abs(window.start - replay.start), window.start, window.end))[:_NEAR]
+
+
+def _windows(spec: FixedSpec, panes: Sequence[int]) -> Iterator[Window]:
+    window = spec.next_window(BEGINNING, panes)
+    while window is not None:
+        yield window
+        window = spec.next_window(window.end, panes)

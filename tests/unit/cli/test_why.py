@@ -107,7 +107,7 @@ def test_it_compares_with_the_nodes_of_the_site_where_it_finds_the_inputs(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["app.py:job", "1"], "near it are Tumbling(1s): 0 "),
+        (["app.py:job", "1"], "near it are 0 ([1970-01-01 00:00:00, "),
         (["app.py:job", "noon"], "'noon' is no moment"),
         (["app.py:job", "0", "--channel", "x"], "no channel 'x'"),
         (["app.py:job", "0", "--log", "."], ""),

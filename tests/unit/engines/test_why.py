@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import polars as pl
 import pytest
@@ -238,12 +239,58 @@ def test_other_seals_are_noticed():
 
 def test_windows_near_it_are_named_if_there_is_none():
     logs = logs_of({"bids": [ONE, TWO]})
-    with pytest.raises(UnknownWindow, match=r"near it are Tumbling.1s.: 1000000 .*, 2000000"):
+    with pytest.raises(
+        UnknownWindow, match=r"(?s)no window of Share starts at 1000001.*near it are 1000000 .*, 2000000 "
+    ):
         why(SHARE, logs, SECOND + 1)
-    with pytest.raises(UnknownWindow, match="near it are 3000000 "):
+    with pytest.raises(
+        UnknownWindow, match=r"(?s)nothing is in a window of Share that starts at 7.*near it are 3000000 "
+    ):
         why(SHARE, logs, 7 * SECOND)
     with pytest.raises(BadInput, match=r"(?s)no channel 'alerts'.*on_window"):
         why(SHARE, logs, SECOND, channel="alerts")
+
+
+CLICKS = h.source("bids")
+SEVERAL = h.job(
+    CLICKS.window(h.Sliding("10s", every="5s")).aggregate(n=h.count()).to("slide"),
+    CLICKS.window(h.Tumbling("4s")).aggregate(n=h.count()).to("tumble"),
+    CLICKS.window(h.Session("2s")).group_by("kind").aggregate(n=h.count()).to("sessions"),
+    name="several",
+)
+
+
+def near(start: int, channel: str | None = None) -> tuple[str, list[int]]:
+    """What is said of a window that is not there, and where those named instead start."""
+    logs = logs_of({"bids": [rows((0, "a"), (21, "b"), (22, "b"), (38, "a"))]})
+    with pytest.raises(UnknownWindow) as error:
+        why(SEVERAL, logs, start, channel=channel)
+    return error.value.message, [int(found) for found in re.findall(r"(\d+) \(\[", error.value.hint)]
+
+
+def test_windows_of_all_channels_are_near_unless_one_was_named():
+    told, found = near(20 * SECOND + 1)
+    assert told == "no window of several starts at 20000001"
+    assert found == [20 * SECOND, 20 * SECOND, 21 * SECOND]
+    told, found = near(20 * SECOND + 1, "slide")
+    assert told == "no window of channel 'slide' starts at 20000001"
+    assert found == [20 * SECOND, 15 * SECOND, 30 * SECOND]
+    assert near(20 * SECOND + 1, "tumble")[1] == [20 * SECOND, 36 * SECOND, 0]
+    assert near(20 * SECOND + 1, "sessions")[1] == [21 * SECOND, 38 * SECOND, 0]
+
+
+def test_what_is_near_may_come_much_later():
+    log = MemoryLog(1)
+    far = pl.DataFrame({"ts": range(100 * SECOND, 400 * SECOND, 10_000), "kind": "bid", "n": 1})  # more than one read
+    for batch in far.to_arrow().to_batches():
+        log.append(0, batch)
+    with pytest.raises(UnknownWindow, match=r"near it are 398000000 "):
+        why(SHARE, {"bids": log}, 398 * SECOND + 1)
+
+
+def test_of_an_empty_log_no_window_is_named():
+    with pytest.raises(UnknownWindow, match="there is none at all"):
+        why(SHARE, logs_of({"bids": [ONE[:0]]}), 1)
 
 
 def test_a_window_that_is_not_complete_is_not_explained():
