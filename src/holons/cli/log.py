@@ -16,7 +16,9 @@ from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from holons.algebra import Keyed
 from holons.cli.messages import in_words
@@ -28,6 +30,8 @@ from holons.windows import instant_text
 _READER = "holons-log#1"  # costs nothing: it never writes
 _READ_ROWS = 100_000
 _FOLLOW_S = 0.2
+_WIDE = 10_000
+"""Wider than any screen, to ask how wide a table would like to be."""
 
 clock = SystemClock()
 
@@ -123,21 +127,36 @@ def _show_ls(root: Path, told: Sequence[tuple[Place, StreamDescription | HolonsE
     if not told:
         console.print(f"There are no streams below {root}.", markup=False)
         return
-    table = Table(title=f"Streams below {root}", title_justify="left")
-    table.add_column("stream")
-    table.add_column("kind")
-    for column in ("partitions", "entries", "on disk"):
-        table.add_column(column, justify="right")
-    table.add_column("writers")
+    console.print(_ls_table(root, told, console))
     for place, one in told:
         if isinstance(one, HolonsError):
-            table.add_row(escape(place.label), "[red]damaged[/]", "", "", "", escape(one.message))
-            continue
-        partitions = "" if one.shared else str(one.partitions)
-        kind = "shared" if one.shared else "rows"
-        size = decimal(one.bytes_on_disk)
-        table.add_row(escape(place.label), kind, partitions, f"{one.entries:,}", size, escape(_few(one.writers)))
-    console.print(table)
+            console.print(Text(f"{place.label}: {one.message}", "red"), soft_wrap=True)
+
+
+_LS = ("stream", "partitions", "entries", "kind", "on disk", "writers")
+
+
+def _ls_table(root: Path, told: Sequence[tuple[Place, StreamDescription | HolonsError]], console: Console) -> Table:
+    """A table with the names whole: where it gets too wide, its last columns are left out, and then names are folded."""
+    rows = [_ls_row(place, one) for place, one in told]
+    for count in range(len(_LS), 2, -1):
+        table = Table(title=f"Streams below {root}", title_justify="left")
+        for column in _LS[:count]:
+            right = column in ("partitions", "entries", "on disk")
+            wraps = column == "writers" or (column == "stream" and count == 3)
+            table.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
+        for row in rows:
+            table.add_row(*(escape(cell) for cell in row[:count]), style="red" if row[3] == "damaged" else None)
+        if Measurement.get(console, console.options.update(max_width=_WIDE), table).minimum <= console.width:
+            break
+    return table
+
+
+def _ls_row(place: Place, one: StreamDescription | HolonsError) -> tuple[str, ...]:
+    if isinstance(one, HolonsError):
+        return place.label, "", "", "damaged"
+    kind, partitions = ("shared", "") if one.shared else ("rows", str(one.partitions))
+    return place.label, partitions, f"{one.entries:,}", kind, decimal(one.bytes_on_disk), _few(one.writers)
 
 
 def _few(names: Sequence[str]) -> str:

@@ -59,6 +59,28 @@ def test_ls_lists_every_stream_with_what_its_header_says(site: Path, capsys: pyt
     assert "producer#1" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("width", "headings"), [(60, 3), (80, 4), (120, 6)])
+def test_ls_shows_names_whole_and_leaves_out_what_matters_less(
+    site: Path, width: int, headings: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    names = [f"pairs-of-clicks-0-bdb20b38/{channel}" for channel in ("slide", "sliding", "sessions")]
+    for name in names:
+        with LmdbLog(site / "output", name, 1, "node-1#338f76ae") as log:
+            log.append(0, pa.record_batch({"n": [4]}))
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run("log", "ls", str(site)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (heading,) = [line for line in lines if line.startswith("┃")]
+    assert (
+        heading.strip("┃").replace("┃", " ").split()
+        == (["stream", "partitions", "entries", "kind", "on", "disk", "writers"][: headings + (headings > 4)])
+    )
+    cells = [line.strip("│").split("│")[0].strip() for line in lines if line.startswith("│")]
+    assert all(f"output/{name}" in "".join(cells) for name in names)
+    if width >= 80:
+        assert all(f"output/{name}" in cells for name in names)
+
+
 def test_nothing_is_written_by_looking(site: Path):
     before = {path: path.stat().st_mtime_ns for path in site.rglob("*") if path.name != "lock.mdb"}
     for command in (
@@ -162,6 +184,7 @@ def test_a_damaged_stream_is_told_and_hides_no_other(site: Path, capsys: pytest.
     assert run("log", "ls", str(site)) == 1
     told = capsys.readouterr().out
     assert "damaged" in told
+    assert "\ninput/bids: " in told
     assert "shared/beats" in told
     assert run("log", "head", "input/bids", "--log", str(site)) == 1
     assert "is damaged" in capsys.readouterr().err
