@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holons.cli.jobs import load_job, named_files
+from holons.cli.rows import rows_table
 from holons.engines.choosing import check_engine, nodes_of
 from holons.engines.driver import Driver
 from holons.engines.scratch import scratch
@@ -27,7 +27,7 @@ from holons.node import Settings, Submitted
 from holons.program import Job
 from holons.streams import ByTime, FileSink, LmdbLog, load
 from holons.streams import Progress as LoadProgress
-from holons.windows import END, instant, instant_text
+from holons.windows import END
 
 _LOOK_S = 0.1
 _ROWS_SHOWN = 8
@@ -219,7 +219,7 @@ def _tell(
             log = logs[channel]
             rows = sum(log.end(partition) for partition in range(log.partitions))
             records.append({"job": version.id, "channel": channel, "rows": rows, "finished": finished})
-            console.print(_last_rows(channel, log, rows))
+            console.print(_last_rows(channel, log, rows, console.width))
             if options.output is not None:
                 by = ByTime(options.by, options.unit) if options.by and channel in declared else None  # type: ignore[arg-type]
                 FileSink(options.output / version.id, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ def _stopped(options: Options) -> str:
     return f"Stopped. To go on: {options.again or f'holons run {options.job} --log {options.directory}'}"
 
 
-def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
+def _last_rows(channel: str, log: LmdbLog, rows: int, width: int) -> Table:
     """The last rows of the partitions, a few of each."""
     ends = {partition: log.end(partition) for partition in range(log.partitions) if log.end(partition)}
     each = max(1, _ROWS_SHOWN // max(1, len(ends)))
@@ -249,22 +249,6 @@ def _last_rows(channel: str, log: LmdbLog, rows: int) -> Table:
         for chunk in log.read(partition, max(end - each, log.start(partition)), each):
             if chunk.rows is not None:
                 found += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
-    table = Table(
-        title=f"{channel}: {rows:,} rows" + (", the last:" if rows > len(found) else ""), title_justify="left"
-    )
-    columns = list(dict.fromkeys(name for row in found for name in row))
-    for name in columns:
-        table.add_column(
-            name, justify="right" if all(isinstance(row.get(name), int | float) for row in found) else "left"
-        )
-    for row in found[:_ROWS_SHOWN]:
-        table.add_row(*(_cell(row.get(name)) for name in columns))
-    return table
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
-    if isinstance(value, datetime.datetime) and value.utcoffset() == datetime.timedelta(0):
-        return instant_text(instant(value))
-    return "" if value is None else str(value)
+    found = found[:_ROWS_SHOWN]
+    title = f"{channel}: {rows:,} rows" + (", the last:" if rows > len(found) else "")
+    return rows_table(title, found, width)

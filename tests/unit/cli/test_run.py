@@ -83,6 +83,18 @@ def test_rows_as_json_lines_and_nothing_kept(here: Path):
     assert counts(rows) == WANTED
 
 
+def test_rows_with_long_values_take_one_line_each(here: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = {"ts": [None, None, 1], "user": ["somebody with a long name"] * 3, "region": ["a region far away"] * 3}
+    pl.DataFrame(rows).write_parquet("long.parquet")
+    assert run("run", "app.py:job", "--input", "visits=long.parquet", "--nodes", "1") == 0
+    told = capsys.readouterr().err
+    dead = told[told.index("dead: 2 rows") :].splitlines()
+    assert [line.split("│")[1].strip() for line in dead if line.startswith("│")] == ["0", "0"]
+    assert dead[2].replace("┃", " ").split() == ["partition", "ts", "user", "…", "_stream", "_offset", "_reason"]
+    assert "1 column left out: region" in "".join(dead)
+
+
 def test_a_program_that_raises_says_where(here: Path, capsys: pytest.CaptureFixture[str]):
     (here / "app.py").write_text(APP.replace("self.n.insert(1, events.ts)", "raise ValueError('too hot')"))
     assert run("run", "app.py:job", "--input", "visits=rows", "--nodes", "1") == 1
