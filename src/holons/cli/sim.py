@@ -34,6 +34,11 @@ _TRACE_LINES = 25
 _TOLD_MAX = 3
 """How many divergences of a scenario are shrunk and told at length; a job that always diverges would take all day."""
 
+_NO_FUNCTION = (
+    "It takes no fault at all: the program is not a function of its input.",
+    "Look for random numbers, the clock, global variables, set order, or effects that depend on where a batch ends.",
+)
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -295,6 +300,8 @@ def _story(setup: Setup, seen: Seen, *, whole: bool) -> Group:
         parts.append(_block(f"faults{fewer}", [str(fault) for fault in told.faults] or ["none"]))
     if told.problem != outcome.problem:
         parts.append(_block("with these", [told.problem]))
+    if setup.job and told.problem and not told.faults:
+        parts.append(_block("why", _NO_FUNCTION))
     lines = outcome.trace if whole else told.trace[-_TRACE_LINES:]
     cut = "" if whole or len(told.trace) <= _TRACE_LINES else f", the last {_TRACE_LINES} of {len(told.trace)} lines"
     parts.append(_block(f"what happened{cut}", [line.strip() for line in lines]))
@@ -304,7 +311,8 @@ def _story(setup: Setup, seen: Seen, *, whole: bool) -> Group:
 
 
 def _block(title: str, lines: Sequence[str]) -> Text:
-    return Text.assemble((f"  {title}", "bold cyan"), *(f"\n    {line}" for line in lines))
+    told = [part for line in lines for part in line.splitlines()]
+    return Text.assemble((f"  {title}", "bold cyan"), *(f"\n    {line}" for line in told))
 
 
 def _summary(tallies: Sequence[Tally], workers: int) -> Group:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.test_app import run
 
 from holons.cli import sim
-from holons.engines.simulator import FIRST_KINDS, Kind, draw_faults, scenarios
+from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, draw_faults, scenarios
 from holons.errors import BadInput
 
 APP = """
@@ -74,6 +74,41 @@ def test_a_job_that_depends_on_cuts_diverges_and_says_how_to_see_it_again(app: P
     assert f"    {found['command']}\n" in told
     assert run(*found["command"].split()[1:]) == 1
     assert f"seed {found['seed']}: {found['problem']}" in capsys.readouterr().out
+
+
+RANDOM = """
+import random
+import holons as h
+
+class Lucky(h.Program):
+    n = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+    def process(self, events):
+        self.n.insert(1, events.ts)
+    def on_window(self, window):
+        yield {"n": self.n[window] + random.random()}
+
+job = h.job(Lucky(), "bids", name="luck")
+"""
+
+
+@pytest.mark.parametrize("faults", [[], ["--no-faults"]], ids=["shrunk", "no faults"])
+def test_a_program_that_is_no_function_of_its_input_is_called_so(app: Path, faults: list[str], capsys):
+    app.write_text(RANDOM)
+    arguments = ("sim", "app.py:job", "--input", "bids=bids.parquet", "--workers", "1", "--nodes", "1")
+    assert run(*arguments, "--seeds", "0", *faults) == 1
+    told = capsys.readouterr().out
+    assert "the program is not a function of its input" in told
+    assert "random numbers" in told
+    assert "job luck, channel on_window, partition 0, row 0: {'n': " in told
+
+
+def test_a_program_that_diverges_under_faults_alone_is_not_called_so():
+    fault = draw_faults(5, 3, 6.0)[0]
+    for faults, found in ((), True), ((fault,), False):
+        seen = sim.Seen(Outcome(5, "it differs", 1.0, (fault,), ()), Outcome(5, "it differs", 1.0, faults, ()))
+        for job, known in ("app.py:job", found), ("", False):
+            told = " ".join(map(str, sim._story(sim.Setup("x", job), seen, whole=False).renderables))
+            assert ("not a function of its input" in told) == known
 
 
 def test_an_interrupted_run_says_what_it_has_seen(monkeypatch: pytest.MonkeyPatch, capsys):

@@ -289,7 +289,7 @@ class Simulation:
     def _stopped(self, why: Stopped, expected: Mapping[str, Collected]) -> Outcome:
         """Judges a job that has stopped: a checkpoint may be lost, but no row may be wrong."""
         if why.kind != "CheckpointLost" or not self._too_many_away():
-            return self.outcome(f"{why.job} was stopped: {why.kind}: {why.reason}")
+            return self.outcome(f"job {why.job} was stopped: {why.kind}: {why.reason}")
         wrong = self._difference(expected, missing_allowed=True)
         return replace(self.outcome(wrong), lost=True)
 
@@ -320,7 +320,8 @@ class Simulation:
                         want = want_rows[place] if place < len(want_rows) else "nothing"
                         have = got_rows[place] if place < len(got_rows) else "nothing"
                         if want != have and not (missing_allowed and place >= len(got_rows)):
-                            return f"{name} {channel} partition {partition} row {place}: {have}, not {want}"
+                            where = f"job {name}, channel {channel}, partition {partition}, row {place}"
+                            return f"{where}: {have}, not {want}"
         return "" if missing_allowed else "the outputs differ in their bytes"
 
     def outcome(self, problem: str) -> Outcome:
