@@ -18,11 +18,13 @@ import polars as pl
 from holons.errors import BadInput, HolonsError
 from holons.nexmark import query
 from holons.program import Job, Program
-from holons.streams import MemoryLog, load
+from holons.program.dataflow import Completed, Grouped, Stream, Windowed
+from holons.streams import MemoryLog, format_of, load
 from holons.windows import END, Mark
 
 _FORM = "APP.py:NAME, package.module:NAME, or nexmark:q7"
 _NEXMARK = "nexmark"
+_ENDINGS = "the names of inputs end in .parquet, .csv or .jsonl"
 
 
 def load_job(text: str) -> Job:
@@ -52,12 +54,23 @@ def _job(found: object, text: str) -> Job:
             made = found()
         if isinstance(made, Job):
             return made
-        raise BadInput(f"{text} returned a {type(made).__name__}, not a job", hint="return h.job(MyProgram(), ...)")
+        hint = _unfinished(made) or "return h.job(MyProgram(), ...)"
+        raise BadInput(f"{text} returned a {type(made).__name__}, not a job", hint=hint)
     if isinstance(found, Program) or (inspect.isclass(found) and issubclass(found, Program)):
         raise BadInput(
             f"{text} is a program, not a job", hint='bind it to its streams: job = h.job(MyProgram(), "stream")'
         )
-    raise BadInput(f"{text} is no job, but of type {type(found).__name__}", hint='job = h.job(MyProgram(), "stream")')
+    hint = _unfinished(found) or 'job = h.job(MyProgram(), "stream")'
+    raise BadInput(f"{text} is no job, but of type {type(found).__name__}", hint=hint)
+
+
+def _unfinished(found: object) -> str:
+    """What a pipeline still needs to be a job; nothing if it is none."""
+    if isinstance(found, Stream | Completed):
+        return 'say where its rows go: .to("channel")'
+    if isinstance(found, Windowed | Grouped):
+        return 'say what is worked out, and where its rows go: .aggregate(n=h.count()).to("channel")'
+    return ""
 
 
 def _jobs_in(module: ModuleType, where: str) -> str:
@@ -155,6 +168,9 @@ def named_files(given: Sequence[str]) -> dict[str, list[Path]]:
         if not path.exists():
             raise BadInput(f"there is no {path}", hint=f"--input {stream}=FILE or --input {stream}=DIRECTORY")
         found = _files_in(path) if path.is_dir() else [path]
+        for file in found:
+            if format_of(file) is None:
+                raise BadInput("cannot tell what this file holds", hint=_ENDINGS, file=file)
         files.setdefault(stream, []).extend(found)
     return files
 

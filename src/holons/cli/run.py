@@ -124,24 +124,23 @@ def _load(site: Site, job: Job, files: dict[str, list[Path]], console: Console) 
         )
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(stream, total=None)
-            time = next(given.time for given in job.inputs if given.stream == stream)
             with site.loading(stream, len(paths)) as log:
                 load(log, paths, end=END.ts, progress=partial(_advance, progress, task))
-                _check_time(stream, time, log)
+                _check_time(stream, job, log)
 
 
 def _advance(progress: Progress, task: TaskID, at: LoadProgress) -> None:
     progress.update(task, completed=at.rows)
 
 
-def _check_time(stream: str, time: str, log: LmdbLog) -> None:
+def _check_time(stream: str, job: Job, log: LmdbLog) -> None:
+    time = next(given.time for given in job.inputs if given.stream == stream)
     for partition in range(log.partitions):
         for chunk in log.read(partition, 0, 1):
             if chunk.rows is not None and time not in chunk.rows.schema.names:
                 names = ", ".join(chunk.rows.schema.names)
-                raise BadInput(
-                    f"{stream!r} has no time column {time!r}", hint=f'it has {names}: h.job(..., time="...")'
-                )
+                hint = f"name one of {names}: {job.program.names_time(stream)}"
+                raise BadInput(f"{stream!r} has no time column {time!r}", hint=hint)
 
 
 def _check_streams(site: Site, job: Job) -> None:

@@ -4,7 +4,7 @@ Read `log.py` (the port), then an implementation. `files.py` brings rows in, `si
 """
 
 from holons.streams.deduplicating import DeduplicatingReader
-from holons.streams.files import ByColumn, Progress, load, read_csv, read_json_lines, read_parquet
+from holons.streams.files import ByColumn, Progress, format_of, load, read_csv, read_json_lines, read_parquet
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
 from holons.streams.lmdb import LmdbLog, LmdbSharedLog, StreamDescription, describe, partitions_in, streams_in
@@ -37,6 +37,7 @@ __all__ = [
     "SharedLog",
     "StreamDescription",
     "describe",
+    "format_of",
     "joined",
     "load",
     "partitions_in",

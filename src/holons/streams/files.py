@@ -119,7 +119,7 @@ def load(
     """
     if batch_rows < 1:
         raise BadInput(f"batches of {batch_rows} rows", hint="batch_rows is at least 1")
-    files = [(path, format or _format_of(path)) for path in _files(paths, format)]
+    files = [(path, format or _told_format(path)) for path in _files(paths, format)]
     for path, kind in files:
         if kind == "parquet":
             with _opening(path), parquet.ParquetFile(path) as file:
@@ -211,13 +211,20 @@ def _suffix(path: Path) -> str:
     return name.suffix.lower()
 
 
-def _format_of(path: Path) -> Format:
-    try:
-        return _SUFFIXES[_suffix(path)]
-    except KeyError:
+def format_of(path: Path) -> Format | None:
+    """What a file's name says that it holds; None if it says nothing that we know."""
+    return _SUFFIXES.get(_suffix(path))
+
+
+def _told_format(path: Path) -> Format:
+    found = format_of(path)
+    if found is None:
         raise BadInput(
-            "cannot tell what this file holds", hint="say format='parquet', 'csv' or 'jsonl'", file=path
-        ) from None
+            "cannot tell what this file holds",
+            hint="let its name end in .parquet, .csv or .jsonl, or say format='parquet', 'csv' or 'jsonl'",
+            file=path,
+        )
+    return found
 
 
 def _batches(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int) -> Iterator[pa.RecordBatch]:

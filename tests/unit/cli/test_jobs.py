@@ -28,6 +28,12 @@ def broken():
     return {}["x"]
 def wants(size):
     return job
+stream = h.source("bids")
+windowed = stream.window(h.Tumbling(SIZE))
+grouped = windowed.group_by("seller")
+completed = grouped.aggregate(n=h.count())
+def unfinished():
+    return completed
 """
 
 
@@ -60,6 +66,11 @@ def test_a_job_of_a_file_and_of_a_module(app: Path):
         ("app.py:Count", "is a program, not a job.*h.job"),
         ("app.py:SIZE", "no job, but of type str"),
         ("app.py:wants", "a function with arguments"),
+        ("app.py:stream", r'of type Stream.*go: \.to\("channel"\)$'),
+        ("app.py:completed", r'of type Completed.*go: \.to\("channel"\)$'),
+        ("app.py:windowed", r'of type Windowed.*\.aggregate\(n=h.count\(\)\)\.to\("channel"\)$'),
+        ("app.py:grouped", r'of type Grouped.*\.aggregate\(n=h.count\(\)\)\.to\("channel"\)$'),
+        ("app.py:unfinished", r'returned a Completed.*\.to\("channel"\)$'),
         ("app.py:broken", r"raised at line 16, in broken: return \{\}\[\"x\"\]"),
         ("beside.py:job", "no 'job'.*there is no job in it"),
     ],
@@ -86,7 +97,7 @@ def test_a_file_that_raises_says_where(app: Path, line: str, told: str):
 
 def test_an_error_of_ours_keeps_its_kind_and_learns_its_line(app: Path):
     app.write_text(f"{APP}\nh.job(Count())\n")
-    with pytest.raises(BadProgram, match=r"app.py, line 20\)"):
+    with pytest.raises(BadProgram, match=r"app.py, line 26\)"):
         load_job("app.py:job")
 
 
@@ -105,7 +116,8 @@ def test_inputs_are_files_one_for_each_partition_or_directories(app: Path):
         (["bids"], "cannot be read"),
         (["bids=nowhere.parquet"], "there is no nowhere.parquet"),
         (["bids=empty"], "no files in empty"),
-        (["asks=beside.py"], "the job reads 'bids'.*--input bids=FILE"),
+        (["asks=b.csv"], "the job reads 'bids'.*--input bids=FILE"),
+        (["bids=beside.py"], r"cannot tell what .*beside.py.*names of inputs end in .parquet, .csv or .jsonl$"),
         ([], "the job reads 'bids'.*--input bids=FILE"),
         (["bids=b.csv", "asks=b.csv"], "does not read 'asks'"),
     ],

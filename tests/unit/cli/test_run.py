@@ -24,6 +24,11 @@ class Count(h.Program):
 
 job = h.job(Count(), "visits")
 """
+FLOW = """
+import holons as h
+
+job = h.source("visits").window(h.Tumbling("1s")).aggregate(n=h.count()).to("counts")
+"""
 TS = [0, 400_000, 900_000, 1_100_000, 2_500_000]
 
 
@@ -124,7 +129,12 @@ def test_what_cannot_be_run_is_said_at_once(here: Path, arguments: list[str], to
 def test_rows_that_will_not_do_leave_nothing_behind(here: Path, capsys: pytest.CaptureFixture[str]):
     pl.DataFrame({"time": TS}).write_parquet("bad.parquet")
     assert run("run", "app.py:job", "--input", "visits=bad.parquet", "--log", "site") == 1
-    assert "no time column 'ts'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no time column 'ts'" in told
+    assert 'name one of time: h.job(program, "visits", time="...")' in told
+    (here / "flow.py").write_text(FLOW)
+    assert run("run", "flow.py:job", "--input", "visits=bad.parquet", "--log", "site") == 1
+    assert 'name one of time: h.source("visits", ts="...")' in capsys.readouterr().err
     assert Site(here / "site").streams() == {}
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 0
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 1

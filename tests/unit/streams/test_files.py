@@ -210,7 +210,7 @@ def test_files_with_other_columns_are_refused(tmp_path, kind):
         (lambda root: load(MemoryLog(1), root / "missing.csv"), "no such file"),
         (lambda root: load(MemoryLog(1), []), "no files"),
         (lambda root: load(MemoryLog(1), root / "empty"), "no files"),
-        (lambda root: load(MemoryLog(1), root / "rows.txt"), "cannot tell"),
+        (lambda root: load(MemoryLog(1), root / "rows.txt"), "(?s)cannot tell.*format="),
         (lambda root: read_csv(root / "rows.csv", partition_by=ByColumn("m", hash64)), "no column 'm'"),
         (lambda root: read_csv(root / "nulls.csv", partition_by=ByColumn("n", hash64)), "has nulls"),
         (lambda root: read_csv(root / "rows.csv", batch_rows=0), "batch_rows"),
