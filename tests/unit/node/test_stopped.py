@@ -6,13 +6,16 @@ from holons.errors import HolonsError, ProgramFailed
 from holons.node.messages import Stopped
 
 
+def raises():
+    raise KeyError("lost")
+
+
 def failed(message: str, hint: str = "") -> HolonsError:
-    with pytest.raises(ProgramFailed) as error:
-        try:
-            raise KeyError("lost")
-        except KeyError as cause:
-            raise ProgramFailed(message, hint=hint, partition=3) from cause
-    return error.value
+    error = ProgramFailed(message, hint=hint, partition=3)
+    with pytest.raises(KeyError) as cause:
+        raises()
+    error.__cause__ = cause.value
+    return error
 
 
 def test_a_cause_is_told_with_its_line():
