@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pytest
 from tests.unit.dataflow.everywhere import BIDS, bid_stream, bids, by, by_window, everywhere, in_order, span
@@ -330,13 +332,21 @@ def test_what_functions_give_must_not_change_its_type():
     assert "always give the same type" in str(error.value)
 
 
-def test_what_a_sample_says_nothing_of_is_told_by_the_values():
-    nothing = half(lambda twice: [] if twice < 20 else [twice])
-    result = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(nothing, "price"))
-    assert result.schema is None
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda twice: [] if twice < 20 else [twice],
+        lambda twice: Decimal(twice) if twice < 20 else twice + Decimal("0.5"),
+        lambda twice: np.arange(3 if twice < 20 else twice),
+    ],
+    ids=["lists", "decimals", "arrays"],
+)
+def test_what_a_sample_says_little_of_is_told_by_the_values(give):
+    result = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(half(give), "price"))
     (row,) = h.run(result.to("out"), {"bids": [bids()]}, engine="embedded").wait().results().rows()
     prices = present(bids().to_dicts(), "price")
-    assert row["x"] == [min(prices) + max(prices)]
+    expected = give(min(prices) + max(prices))
+    assert row["x"] == (expected.tolist() if isinstance(expected, np.ndarray) else expected)
 
 
 @pytest.mark.parametrize(

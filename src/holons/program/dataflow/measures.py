@@ -359,19 +359,19 @@ class Using(Measure):
     def _given(self) -> pl.DataType | None:
         """The type of its values, if it is an aggregate with a sample that tells."""
         dtype = pl.Series([_as_rows_have_it(one) for one in self._examples], strict=False).dtype
-        return None if _holds_null(dtype) else dtype
+        return None if _unclear(dtype) else dtype
 
     def __str__(self) -> str:
         return _told(self.aggregate.describe(), ", ".join(map(_name, self.columns)), self.where)
 
 
-def _holds_null(dtype: pl.DataType) -> bool:
-    """Whether nothing is known of a type, or of one inside it."""
+def _unclear(dtype: pl.DataType) -> bool:
+    """Whether a few values do not tell a type, or one inside it: nothing was there, or decimals with so many digits."""
     if isinstance(dtype, pl.List):
-        return _holds_null(dtype.inner)  # type: ignore[arg-type]
+        return _unclear(dtype.inner)  # type: ignore[arg-type]
     if isinstance(dtype, pl.Struct):
-        return any(_holds_null(field.dtype) for field in dtype.fields)  # type: ignore[arg-type]
-    return dtype == pl.Null
+        return any(_unclear(field.dtype) for field in dtype.fields)  # type: ignore[arg-type]
+    return dtype == pl.Null or dtype.is_decimal()
 
 
 def _as_rows_have_it(value: object) -> object:
@@ -380,6 +380,8 @@ def _as_rows_have_it(value: object) -> object:
         return sorted(value, key=lambda one: (type(one).__name__, one))
     if isinstance(value, Keyed):
         return [{"key": key, "value": _as_rows_have_it(one)} for key, one in value.items()]
+    if isinstance(value, np.ndarray):  # of any length, not always of the sample's
+        return value.tolist()
     if isinstance(value, list):
         return [_as_rows_have_it(one) for one in value]
     if type(value) is tuple:  # its parts may be of different types, those of a list may not
