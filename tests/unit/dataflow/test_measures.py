@@ -324,12 +324,35 @@ def test_what_functions_give_has_the_type_that_their_sample_gave():
     assert {type(row["x"]) for row in rows} == {float}
 
 
-def test_what_functions_give_must_not_change_its_type():
-    often = half(lambda twice: twice if twice < 20 else "many")
-    job = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(often, "price")).to("out")
-    with pytest.raises(h.HolonsError, match="half: of its sample it is Int64, and now something else") as error:
-        h.run(job, {"bids": [bids()]}, engine="embedded", nodes=1).wait()
+@pytest.mark.parametrize(
+    ("give", "told"),
+    [
+        (lambda twice: twice if twice < 20 else "many", "Int64, and now 'many'"),
+        (lambda twice: twice if twice < 20 else 0.5, "Int64, and now 0.5"),
+        (lambda twice: {"x": twice if twice < 20 else 0.5}, r"Struct\(.*, and now \{'x': 0.5\}"),
+        (lambda twice: (1, twice if twice < 20 else 0.5), r"Struct\(.*, and now \{'field_0': 1, 'field_1': 0.5\}"),
+        (lambda twice: {"x": 1} if twice < 20 else {"x": 1, "y": 2}, r"Struct\(.*, and now \{'x': 1, 'y': 2\}"),
+        (lambda twice: {"x": 1, "y": 2} if twice < 20 else {"x": 1}, r"Struct\(.*, and now \{'x': 1\}"),
+        (lambda twice: [twice if twice < 20 else 0.5], r"List\(.*, and now \[0.5\]"),
+    ],
+    ids=["text", "fraction", "in a struct", "in a tuple", "more fields", "fewer fields", "in a list"],
+)
+@pytest.mark.parametrize("keyed", [False, True], ids=["global", "by key"])
+def test_what_functions_give_must_not_change_its_type(give, told, keyed):
+    windowed = bid_stream().with_columns(one=pl.lit("one")).window(h.Tumbling("1h"))
+    measure = {"x": h.using(half(give), "price")}
+    result = windowed.group_by("one").aggregate(**measure) if keyed else windowed.aggregate(**measure)
+    with pytest.raises(h.HolonsError, match=f"half: of its sample it is {told}") as error:
+        h.run(result.to("out"), {"bids": [bids()]}, engine="embedded", nodes=1).wait()
     assert "always give the same type" in str(error.value)
+
+
+def test_whole_numbers_and_nan_are_floats_where_the_sample_gave_floats():
+    give = half(lambda twice: {"x": twice / 4 if twice < 20 else twice, "y": math.nan})
+    result = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(give, "price"))
+    (row,) = h.run(result.to("out"), {"bids": [bids()]}, engine="embedded").wait().results().rows()
+    assert isinstance(row["x"]["x"], float)
+    assert math.isnan(row["x"]["y"])
 
 
 @pytest.mark.parametrize(

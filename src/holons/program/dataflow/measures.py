@@ -343,13 +343,15 @@ class Using(Measure):
         told = [_as_rows_have_it(one) for one in values.tolist()]
         if self._given is None:
             return pl.Series(told, strict=False)
-        try:
-            return pl.Series(told, dtype=self._given)
-        except (TypeError, pl.exceptions.PolarsError) as error:
-            raise BadElement(
-                f"{self.aggregate.describe()}: of its sample it is {self._given}, and now something else: {error}",
-                hint="let value(...) always give the same type, e.g. float(...), or None",
-            ) from error
+        found = pl.Series(told, dtype=self._given, strict=False)
+        for one, kept in zip(told, found.to_list(), strict=True):
+            if not _same(one, kept):
+                raise BadElement(
+                    f"{self.aggregate.describe()}: of its sample it is {self._given}, and now {one!r}",
+                    hint="let value(...) always give the same type and fields, e.g. float(...), or None; "
+                    "and take a sample like the columns that it is given",
+                )
+        return found
 
     @property
     def _examples(self) -> tuple[Any, ...]:
@@ -363,6 +365,15 @@ class Using(Measure):
 
     def __str__(self) -> str:
         return _told(self.aggregate.describe(), ", ".join(map(_name, self.columns)), self.where)
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether nothing of a value was lost on its way into a column: 1 may be 1.0 there, 1.5 may not be 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other) or (one != one and other != other)
 
 
 def _unclear(dtype: pl.DataType) -> bool:
