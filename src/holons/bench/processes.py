@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-_STATE, _PARENT, _GROUP, _USER, _SYSTEM = 0, 1, 2, 11, 12
+_STATE, _PARENT, _GROUP = 0, 1, 2
+_TIMES = slice(11, 15)
+"""In user code and in the kernel: its own, and that of children that have ended."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Process:
     parent: int
     group: int
     cpu_s: float
-    """How much processor time it has used."""
+    """How much processor time it has used, with that of its children that have ended."""
 
     @property
     def command(self) -> str:
@@ -34,7 +36,7 @@ def living() -> list[Process]:
     found = []
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if entry.name.isdigit() and (told := _stat(entry)) is not None and told[_STATE] not in "ZX":
-            used_s = (int(told[_USER]) + int(told[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
+            used_s = sum(map(int, told[_TIMES])) / os.sysconf("SC_CLK_TCK")
             found.append(Process(int(entry.name), int(told[_PARENT]), int(told[_GROUP]), used_s))
     return found
 
