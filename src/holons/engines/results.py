@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from holons.engines.spark.frames import SparkFrame, SparkSession
 
 _ROWS_SHOWN = 8
+_PLACES = {
+    LATE: {"_stream": pl.String, "_offset": pl.Int64},
+    DEAD: {"_stream": pl.String, "_offset": pl.Int64, "_reason": pl.String},
+}
+"""What rows that are set aside always have: who looks at them finds these columns also while there are none."""
 
 
 class LateRows(UserWarning):
@@ -64,7 +69,8 @@ class Results:
         """The rows of a channel as a table, with their `partition`."""
         partitions = self._partitions(channel)
         rows = [{"partition": number, **row} for number in sorted(partitions) for row in partitions[number]]
-        return pl.DataFrame(rows, None if rows else {"partition": pl.Int64}, infer_schema_length=None)
+        known = {"partition": pl.Int64, **_PLACES.get(channel or "", {})}
+        return pl.DataFrame(rows, None if rows else known, infer_schema_length=None)
 
     def to_arrow(self, channel: str | None = None) -> pa.Table:
         """The same as an Arrow table."""

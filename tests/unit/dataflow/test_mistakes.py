@@ -99,9 +99,18 @@ BUILDING = {
         ),
         "do not fit",
     ),
+    "session over pairs": (
+        lambda: (
+            bid_stream()
+            .join(ask_stream().select("item"), on={"auction": "item"}, before="1s")
+            .window(h.Session("5s"))
+            .aggregate(n=h.count())
+        ),
+        "a gap needs exact ones",
+    ),
     "session over a moved time": (
         lambda: counts().at("window_end").window(h.Session("1s")).aggregate(n=h.count()),
-        "do not fit",
+        "a gap needs exact ones",
     ),
     "join on nothing": (lambda: bid_stream().window(ONE).join(ask_stream().window(ONE), on=()), "no column"),
     "join how": (

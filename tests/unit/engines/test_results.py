@@ -27,6 +27,13 @@ def test_rows_come_partition_after_partition():
     assert repr(RESULTS) == "Results(on_window: 2 rows, late: 1 rows)"
 
 
+def test_rows_that_are_set_aside_have_their_columns_also_while_there_are_none():
+    empty = h.Results({}, ("on_window",))
+    assert empty.to_polars("late").columns == ["partition", "_stream", "_offset"]
+    assert empty.to_polars("dead").columns == ["partition", "_stream", "_offset", "_reason"]
+    assert empty.to_polars().columns == ["partition"]
+
+
 def test_tables_have_the_partition_and_types():
     whole = [{"partition": number, **row} for number, row in enumerate(ROWS)]
     frame, table = RESULTS.to_polars(), RESULTS.to_arrow()
@@ -40,8 +47,8 @@ def test_tables_have_the_partition_and_types():
 
 @pytest.mark.parametrize("table", ["to_polars", "to_arrow", "to_pandas"])
 def test_a_channel_without_rows_is_an_empty_table(table):
-    assert list(getattr(RESULTS, table)("dead").to_dict()) == ["partition"] if table == "to_pandas" else True
     assert len(getattr(RESULTS, table)("dead")) == 0
+    assert len(getattr(RESULTS, table)("process")) == 0
 
 
 def test_rows_of_different_shapes_meet_in_one_table():
@@ -91,4 +98,4 @@ def test_spark_gets_the_same_rows_with_their_types():
     }
     assert pl.from_arrow(frame.toArrow()).to_dicts() == RESULTS.to_polars().to_dicts()
     assert RESULTS.to_spark("late", frame.sparkSession).collect() == [(0, 3)]
-    assert RESULTS.to_spark("dead").columns == ["partition"]
+    assert RESULTS.to_spark("dead").columns == ["partition", "_stream", "_offset", "_reason"]

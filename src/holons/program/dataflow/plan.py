@@ -263,7 +263,9 @@ class Aggregate(Node):
         if grain is not None and not _is_made_of(self.window, grain):
             raise BadProgram(
                 f"{self.line}: {self.window} over results of {grain}, which do not fit into it",
-                hint="let it be whole multiples, or join(..., every=...) with a divisor of it",
+                hint=f"their times are known in steps of {grain} only, and a gap needs exact ones: h.Tumbling or h.Sliding"
+                if isinstance(self.window, Session)
+                else "let it be whole multiples, or join(..., every=...) with a divisor of it",
             )
         for _, measure in self.measures:
             _by_row(self.before, measure, self.line)
