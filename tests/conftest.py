@@ -37,6 +37,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+class FailuresAtOnce:
+    """Names a failure when it happens: a long run that is stopped halfway has then said what failed, and why."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.line("")
+            self._terminal.line(f"FAILED while running: {report.nodeid} ({report.when})", red=True)
+            self._terminal.line(report.longreprtext)
+
+
+@pytest.hookimpl(trylast=True)  # pytest's own terminal is configured first
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and config.getoption("numprocesses", None):
+        config.pluginmanager.register(FailuresAtOnce(terminal))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Two Spark sessions at once would slow each other down, and look like failures: groups must hold."""
     if getattr(session.config.option, "loadgroup", False):
