@@ -14,9 +14,10 @@ _TIMES = slice(11, 15)
 
 @dataclass(frozen=True)
 class Process:
-    """A living process."""
+    """A process: living, or ended and not yet waited for."""
 
     pid: int
+    ended: bool
     parent: int
     group: int
     cpu_s: float
@@ -33,17 +34,12 @@ class Process:
 
 def living() -> list[Process]:
     """All processes that have not ended; none where the kernel does not tell."""
-    found = []
-    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
-        if entry.name.isdigit() and (told := _stat(entry)) is not None and told[_STATE] not in "ZX":
-            used_s = sum(map(int, told[_TIMES])) / os.sysconf("SC_CLK_TCK")
-            found.append(Process(int(entry.name), int(told[_PARENT]), int(told[_GROUP]), used_s))
-    return found
+    return [process for process in _listed() if not process.ended]
 
 
 def tree_cpu_s(root: int | None = None) -> float | None:
     """Processor seconds of `root` (this process) and of all that descend from it; None where the kernel does not tell."""
-    processes = {process.pid: process for process in living()}
+    processes = {process.pid: process for process in _listed()}
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -58,6 +54,16 @@ def tree_cpu_s(root: int | None = None) -> float | None:
 def in_group(group: int) -> list[Process]:
     """The living processes of a process group."""
     return [process for process in living() if process.group == group]
+
+
+def _listed() -> list[Process]:
+    """All that the kernel lists: whoever has ended keeps its times to itself until its parent has waited for it."""
+    found = []
+    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
+        if entry.name.isdigit() and (told := _stat(entry)) is not None:
+            used_s = sum(map(int, told[_TIMES])) / os.sysconf("SC_CLK_TCK")
+            found.append(Process(int(entry.name), told[_STATE] in "ZX", int(told[_PARENT]), int(told[_GROUP]), used_s))
+    return found
 
 
 def _stat(entry: Path) -> list[str] | None:
