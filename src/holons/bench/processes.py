@@ -1,4 +1,4 @@
-"""Processes as the kernel tells of them: what a tree of them has cost, and who is in a group."""
+"""Processes as the kernel tells of them: what a tree of them costs, and who is in a group."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _PARENT, _GROUP = 0, 1, 2
-_TIMES = slice(11, 15)
-"""In user code and in the kernel: its own, and that of children that have ended."""
+_OWN, _CHILDREN = slice(11, 13), slice(13, 15)
+"""Times in user code and in the kernel."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,10 @@ class Process:
     ended: bool
     parent: int
     group: int
-    cpu_s: float
-    """How much processor time it has used, with that of its children that have ended."""
+    own_s: float
+    """How much processor time it has used itself."""
+    children_s: float
+    """What its children had used that have ended, and that it has waited for."""
 
     @property
     def command(self) -> str:
@@ -32,23 +35,52 @@ class Process:
             return ""
 
 
+Tree = dict[int, Process]
+"""A process and all that descend from it, by id, at one moment."""
+
+
 def living() -> list[Process]:
     """All processes that have not ended; none where the kernel does not tell."""
     return [process for process in _listed() if not process.ended]
 
 
-def tree_cpu_s(root: int | None = None) -> float | None:
-    """Processor seconds of `root` (this process) and of all that descend from it; None where the kernel does not tell."""
+def tree(root: int | None = None) -> Tree:
+    """`root` (this process) and all that descend from it; empty where the kernel does not tell."""
     processes = {process.pid: process for process in _listed()}
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
-    total_s, waiting = 0.0, [os.getpid() if root is None else root]
+    found: Tree = {}
+    waiting = [os.getpid() if root is None else root]
     while waiting:
         pid = waiting.pop()
-        total_s += processes[pid].cpu_s if pid in processes else 0.0
+        if pid in processes:
+            found[pid] = processes[pid]
         waiting += children.get(pid, [])
-    return total_s if processes else None
+    return found
+
+
+def spent_s(before: Tree, after: Tree) -> float:
+    """Processor seconds that a tree has used between two looks at it.
+
+    Totals cannot be subtracted. Whoever ends leaves its times to a parent that waits for it, and to nobody if its parent
+    ignores its children, as Spark's daemon does with Python workers: a worker that was idle and ends would take along what
+    it has used since its start. So processes are compared one by one. What one of them used after the first look, before
+    it ended without being waited for, is not known, and not counted.
+    """
+    left_s: dict[int, float] = {}
+    for process in before.values():
+        if process.pid not in after:
+            heir = process.parent
+            while heir in before and heir not in after:
+                heir = before[heir].parent
+            left_s[heir] = left_s.get(heir, 0.0) + process.own_s + process.children_s
+    total_s = 0.0
+    for pid, now in after.items():
+        then = before.get(pid)
+        own_s, children_s = (0.0, 0.0) if then is None else (then.own_s, then.children_s)
+        total_s += max(0.0, now.own_s - own_s) + max(0.0, now.children_s - children_s - left_s.get(pid, 0.0))
+    return total_s
 
 
 def in_group(group: int) -> list[Process]:
@@ -61,8 +93,9 @@ def _listed() -> list[Process]:
     found = []
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if entry.name.isdigit() and (told := _stat(entry)) is not None:
-            used_s = sum(map(int, told[_TIMES])) / os.sysconf("SC_CLK_TCK")
-            found.append(Process(int(entry.name), told[_STATE] in "ZX", int(told[_PARENT]), int(told[_GROUP]), used_s))
+            own_s, children_s = (sum(map(int, told[times])) / _TICKS_PER_S for times in (_OWN, _CHILDREN))
+            ended, parent, group = told[_STATE] in "ZX", int(told[_PARENT]), int(told[_GROUP])
+            found.append(Process(int(entry.name), ended, parent, group, own_s, children_s))
     return found
 
 

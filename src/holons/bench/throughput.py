@@ -105,12 +105,11 @@ class Stopwatch:
 
     def time(self, work: Callable[[], None]) -> None:
         """Does the work, and writes down how long it took."""
-        before_s, began_s = processes.tree_cpu_s(), time.perf_counter()
+        before, began_s = processes.tree(), time.perf_counter()
         work()
         self.wall_s.append(time.perf_counter() - began_s)
-        after_s = processes.tree_cpu_s()
-        if before_s is not None and after_s is not None:
-            self.cpu_s.append(after_s - before_s)
+        if before:
+            self.cpu_s.append(processes.spent_s(before, processes.tree()))
 
 
 def run(

@@ -39,7 +39,7 @@ def test_processes_are_told_by_group_and_what_they_used():
     mine = [process for process in processes.in_group(os.getpgrp()) if process.pid == os.getpid()]
     assert len(mine) == 1
     assert "python" in mine[0].command
-    assert (processes.tree_cpu_s() or 0.0) >= mine[0].cpu_s > 0.0
+    assert processes.tree()[os.getpid()].own_s >= mine[0].own_s > 0.0
 
 
 def test_a_scenario_that_is_none_and_too_few_executors_are_refused():

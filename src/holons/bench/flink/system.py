@@ -30,7 +30,7 @@ from holons.bench.bids import SECOND_US, Expected
 from holons.bench.flink import queries
 from holons.bench.flink.environment import Environment, environment
 from holons.bench.flink.files import count_rows
-from holons.bench.processes import in_group, tree_cpu_s
+from holons.bench.processes import Tree, in_group, spent_s, tree
 from holons.errors import BadInput, HolonsError, InvariantBroken, JavaMissing, JobFailed, StillRunning
 from holons.nexmark import BIDS, PERIOD
 
@@ -123,15 +123,14 @@ class Flink:
         events = sum(count_rows(files / table) for table in query.tables)
         self._check_files(files, query.tables)
         define = [queries.define(table, files / table) for table in query.tables]
-        before_s = self._cpu_s()
+        before = self._tree()
         self._ask({"define": define, "sql": query.sql, "collect": collect, "options": batch_options(query)})
         told = self._answer(self._patience_s)
         if told["told"] == "running":
-            before_s = self._cpu_s()
+            before = self._tree()
             told = self._answer(self._patience_s)
-        after_s = self._cpu_s()
+        cpu_s = spent_s(before, self._tree()) if before else None
         self._warm.add((name, files))
-        cpu_s = None if before_s is None or after_s is None else after_s - before_s
         return Measured(events, max(told["wall_s"], 1e-3), cpu_s, told["rows"])
 
     def latencies(
@@ -182,8 +181,8 @@ class Flink:
                     hint=f"write them for {self.cores} readers: a second file would be late, all of it",
                 )
 
-    def _cpu_s(self) -> float | None:
-        return None if self._process is None else tree_cpu_s(self._process.pid)
+    def _tree(self) -> Tree:
+        return {} if self._process is None else tree(self._process.pid)
 
     # --- the process ------------------------------------------------------------------------------------------------
 
