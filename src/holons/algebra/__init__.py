@@ -1,6 +1,13 @@
 """Lattices and aggregates, their laws, and the vectorised kernels that fold columns into them.
 
 Read `aggregate.py` first (the two protocols), then `groups.py` (how rows reach groups), then any aggregate.
+
+**Every aggregate is an exact commutative monoid.** Sums of floats are integers inside (decision 0002), so they may be
+subtracted, and the shape of a sliding fold does not show in the result. What is not exact fails the laws.
+
+**The sample of `h.custom` fixes its type.** What a custom aggregate returns has the type that its sample has, for every
+group and window. A value that does not fit that type stops the job: otherwise the type of a column would depend on which
+values happen to stand beside each other.
 """
 
 from holons.algebra.aggregate import Aggregate, IdempotentAggregate, IntArray, Joined, Lattice, State

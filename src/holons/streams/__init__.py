@@ -1,6 +1,16 @@
 """Logs: named, partitioned, replayable streams of Arrow record batches.
 
-Read `log.py` (the port), then an implementation. `files.py` brings rows in, `sinks.py` brings them out.
+Read `log.py` (the port), then an implementation. `files.py` reads rows from files, `sinks.py` writes them to files.
+
+**A journal grows with its input.** A new job reads an input from the beginning and must find the marks where they were, so
+no journal is trimmed by itself.
+
+**A journal may decline a mark.** Where a row already waits, or another entry won, the mark is not written: `mark` returns
+None, and the reader reads on. A row that arrives between the decision and the mark stands before the mark in a log of
+our own, and after it in a journaled log (the row was not admitted yet, so nobody has read it). Every owner sees the same.
+
+**A diverted row is whole.** A chunk of which only some columns were read can return all of its columns (`Chunk.whole`)
+from memory that it holds anyway. No log is asked again, so nothing can have been trimmed or become unavailable.
 """
 
 from holons.streams.deduplicating import DeduplicatingReader

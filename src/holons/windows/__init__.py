@@ -1,6 +1,11 @@
 """Event time: windows, the panes they are made of, watermarks and lateness.
 
-Read `window.py`, then `specs.py` (which windows there are), then `watermark.py` (when they are over).
+Read `window.py`, then `specs.py` (the kinds of windows), then `watermark.py` (when windows are complete).
+
+**The watermark at a row includes the row.** A row's own time, less the allowed disorder, counts before `process` sees the
+row. So the first row of a window seals the window before it, and a call may await that window at once. If the row did
+not count, the natural program ("compare with the last window") would deadlock on the first row of every window.
+Lateness is the same under both definitions.
 """
 
 from holons.windows.duration import BEGINNING, ENDING, TIME_LIMIT, Duration, Instant, instant, instant_text, micros
