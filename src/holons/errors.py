@@ -139,10 +139,6 @@ class LogUnavailable(HolonsError, OSError):
     """A log does not answer; what was to be read or written is tried again."""
 
 
-class LogNotOurs(HolonsError, PermissionError):
-    """A write to an input that we only read."""
-
-
 class RecordDamaged(HolonsError, ValueError):
     """A stored record that is missing, torn or not ours."""
 

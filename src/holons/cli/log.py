@@ -297,7 +297,7 @@ def _chunks(log: LmdbLog, partition: int, at: int, end: int) -> Iterator[Chunk]:
         if not chunks:
             return
         yield from chunks
-        at = chunks[-1].offset + chunks[-1].length
+        at = chunks[-1].end
 
 
 def _of_chunk(partition: int, chunk: Chunk) -> Iterator[Entry]:

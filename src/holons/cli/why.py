@@ -24,7 +24,7 @@ from holons.errors import BadInput
 from holons.node import partitions_of
 from holons.program import Job
 from holons.store import DirectoryStore
-from holons.streams import LmdbLog, Log, describe, streams_in
+from holons.streams import LmdbLog, ReadableLog, describe, streams_in
 from holons.windows import Window, instant, instant_text
 
 _READER = "holons-why#1"  # costs nothing: it never writes
@@ -66,9 +66,9 @@ def parse_start(text: str) -> int:
         raise BadInput(f"{text!r} is no moment", hint="whole microseconds since 1970, or 2026-07-01T12:00:00") from None
 
 
-def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, Log], Site]:
+def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, ReadableLog], Site]:
     """The logs that the job reads, wherever below `root` they are, and the site of the first of them."""
-    logs: dict[str, Log] = {}
+    logs: dict[str, ReadableLog] = {}
     sites: list[Site] = []
     for given in job.inputs:
         there = [place for place in places(root) if place.stream == given.stream and place.directory.name == "input"]

@@ -8,10 +8,10 @@ from typing import Any
 
 from holons.node import Submitted
 from holons.program import Collected, Cut
-from holons.streams import Log
+from holons.streams import ReadableLog
 
 
-def collected(history: Sequence[Submitted], channels: Callable[[str], Mapping[str, Log]]) -> Collected:
+def collected(history: Sequence[Submitted], channels: Callable[[str], Mapping[str, ReadableLog]]) -> Collected:
     """All rows that stand, by channel and partition. `channels` gives the output logs of a version."""
     found: Collected = {}
     ends = [newer.cuts for _, newer in pairwise(history)]
@@ -21,7 +21,7 @@ def collected(history: Sequence[Submitted], channels: Callable[[str], Mapping[st
 
 
 def collect_logs(
-    logs: Mapping[str, Log], found: Collected | None = None, cuts: Sequence[Cut] | None = None
+    logs: Mapping[str, ReadableLog], found: Collected | None = None, cuts: Sequence[Cut] | None = None
 ) -> Collected:
     """Adds the rows of some channels, up to where a newer version took over, to what was found before."""
     found = {} if found is None else found
@@ -36,6 +36,6 @@ def collect_logs(
     return found
 
 
-def _rows(log: Log, partition: int, end: int) -> list[dict[str, Any]]:
+def _rows(log: ReadableLog, partition: int, end: int) -> list[dict[str, Any]]:
     chunks = log.read(partition, 0, end)
     return [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]

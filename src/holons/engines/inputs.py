@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from holons.errors import BadInput
 from holons.program import Job, dataflow
-from holons.streams import Log, MemoryLog
+from holons.streams import AppendableLog, MemoryLog, ReadableLog
 from holons.windows import END, Mark
 
 Piece: TypeAlias = pl.DataFrame | pa.Table | pa.RecordBatch | Mark
@@ -30,7 +30,7 @@ def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
     yield END
 
 
-def partitions_in(log: Log) -> list[list[Piece]]:
+def partitions_in(log: ReadableLog) -> list[list[Piece]]:
     """What a log holds, as bounded inputs."""
     return [
         [
@@ -54,7 +54,7 @@ def check_partitions(stream: str, partitions: Sequence[object]) -> None:
                 )
 
 
-def fill(log: Log, partitions: Sequence[PartitionRows]) -> None:
+def fill(log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:
     """Puts bounded inputs into a log, and ends it."""
     for number, rows in enumerate(partitions):
         for piece in pieces(rows):
@@ -64,9 +64,9 @@ def fill(log: Log, partitions: Sequence[PartitionRows]) -> None:
                 log.append(number, piece)
 
 
-def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, Log]:
+def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, MemoryLog]:
     """Memory logs that hold the given streams."""
-    logs: dict[str, Log] = {}
+    logs: dict[str, MemoryLog] = {}
     for name, partitions in streams.items():
         logs[name] = MemoryLog(len(partitions))
         fill(logs[name], partitions)

@@ -26,7 +26,16 @@ from holons.errors import BadInput
 from holons.node import Jobs, Ports, read_jobs
 from holons.program import Collected
 from holons.store import DirectoryStore
-from holons.streams import DirectoryJournal, JournaledLog, LmdbLog, LmdbSharedLog, Log, partitions_in, streams_in
+from holons.streams import (
+    DirectoryJournal,
+    InputLog,
+    JournaledLog,
+    LmdbLog,
+    LmdbSharedLog,
+    ReadableLog,
+    partitions_in,
+    streams_in,
+)
 from holons.windows import BEGINNING
 
 _SEGMENT_BYTES = 32 << 20
@@ -106,7 +115,7 @@ class Site:
         size = _SMALL_SEGMENT_BYTES if stream in ("beats", "logs") else _SEGMENT_BYTES
         return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=size)
 
-    def journaled(self, stream: str, log: LmdbLog, idle_marks: bool = False) -> Log:
+    def journaled(self, stream: str, log: LmdbLog, idle_marks: bool = False) -> InputLog:
         """An input stream with the marks that nodes have put among its rows."""
         journal = self.directory / "journal" / quote(stream, safe="")
         return JournaledLog(log, DirectoryJournal(journal)) if idle_marks or journal.exists() else log
@@ -152,7 +161,7 @@ class Site:
         """All rows that a job has put out so far, over all its versions."""
         opened: list[LmdbLog] = []
 
-        def channels(job: str) -> Mapping[str, Log]:
+        def channels(job: str) -> Mapping[str, ReadableLog]:
             logs = self.outputs(job)
             opened.extend(logs.values())
             return logs

@@ -22,7 +22,7 @@ from holons.errors import BadInput, CodecError, RecordDamaged, UnknownWindow, Wi
 from holons.node import partitions_of
 from holons.program import Job, PartitionRun
 from holons.store import Store
-from holons.streams import Log, SharedLog
+from holons.streams import ReadableLog, SharedLog
 from holons.wcrdt import Contributions, Delta, Handle, Replica, Sealed
 from holons.windows import BEGINNING, FixedSpec, Session, Window, WindowSpec
 
@@ -223,7 +223,7 @@ class _Noting(Contributions):
 class _Replay:
     """All partitions of a job, from the beginning of their logs."""
 
-    def __init__(self, job: Job, logs: Mapping[str, Log], targets: Sequence[_Target], start: int) -> None:
+    def __init__(self, job: Job, logs: Mapping[str, ReadableLog], targets: Sequence[_Target], start: int) -> None:
         self.job = job
         self.targets = targets
         self.start = start
@@ -239,7 +239,7 @@ class _Replay:
                 low = BEGINNING if handles[index].accumulate else start
                 spans[index] = low, np.inf if target.window is None else target.window.end
         self.notes = [_Notes(spans) for _ in self.places]
-        self.runs: list[tuple[PartitionRun, Log, int]] = []
+        self.runs: list[tuple[PartitionRun, ReadableLog, int]] = []
         for number, (input_index, place) in enumerate(self.places):
             log = logs[job.inputs[input_index].stream]
             if log.start(place):
@@ -355,7 +355,7 @@ class _Replay:
         return sealed.compare(index, handle, partition, ours)
 
 
-def _feed(run: PartitionRun, log: Log, place: int) -> bool:
+def _feed(run: PartitionRun, log: ReadableLog, place: int) -> bool:
     chunks = log.read(place, run.process.read_to, _READ_ROWS)
     for chunk in chunks:
         if chunk.rows is None:
@@ -393,7 +393,7 @@ def _value(handle: Handle, window: Window, states: Sequence[State]) -> object:
 
 def why(
     job: Job,
-    logs: Mapping[str, Log],
+    logs: Mapping[str, ReadableLog],
     start: int,
     *,
     channel: str | None = None,

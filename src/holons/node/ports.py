@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holons.clock import Clock
 from holons.program import Job
 from holons.store import Store
-from holons.streams import Log, SharedLog
+from holons.streams import InputLog, ReadableLog, SharedLog, WritableLog
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Ports:
     """The sync stream of a job."""
     previews: Callable[[str], SharedLog]
     """The preview stream of a job: opened only if previews are on."""
-    input: Callable[[str], Log]
+    input: Callable[[str], InputLog]
     """An input stream by name."""
-    output: Callable[[str, str, int], Log]
+    output: Callable[[str, str, int], WritableLog]
     """The log of a job's channel, with so many partitions."""
     store: Store
 
 
-def partitions_of(job: Job, ports_input: Callable[[str], Log]) -> list[tuple[int, int]]:
+def partitions_of(job: Job, ports_input: Callable[[str], ReadableLog]) -> list[tuple[int, int]]:
     """The partitions of a job: for each, which input it reads and which of that stream's partitions."""
     return [
         (index, partition)

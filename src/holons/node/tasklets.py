@@ -26,7 +26,7 @@ from holons.node.skew import ahead, owes_windows
 from holons.program import Cut, Job, Output, PartitionRun
 from holons.program.calls import check_peekable
 from holons.store import Position
-from holons.streams import Chunk, Cursor, Log, joined
+from holons.streams import Chunk, Cursor, InputLog, WritableLog, joined
 from holons.wcrdt import Applied, Delta, Replica
 from holons.windows import BEGINNING, ENDING, Window
 
@@ -178,7 +178,7 @@ class PartitionTasklet:
         self.here = here
         self.partition = partition
         index, self._place = here.places[partition]
-        self._input: Log = here.ports.input(here.job.inputs[index].stream)
+        self._input: InputLog = here.ports.input(here.job.inputs[index].stream)
         self._columns = here.job.inputs[index].reads
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
@@ -363,7 +363,7 @@ class PartitionTasklet:
         """Up to which ordinal an output is there. Where ordinals are no positions, a record's word must do."""
         return self._output(channel).end(self.partition) if self._positioned else sys.maxsize
 
-    def _output(self, channel: str) -> Log:
+    def _output(self, channel: str) -> WritableLog:
         return self.here.ports.output(self.here.name, channel, len(self.here.places))
 
     def checkpoint(self, *, now: bool = False) -> None:

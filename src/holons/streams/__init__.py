@@ -18,12 +18,23 @@ from holons.streams.files import ByColumn, Progress, format_of, load, read_csv, 
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
 from holons.streams.lmdb import LmdbLog, LmdbSharedLog, StreamDescription, describe, partitions_in, streams_in
-from holons.streams.log import Chunk, Log, joined
+from holons.streams.log import (
+    AppendableLog,
+    Chunk,
+    InputLog,
+    MarkableLog,
+    PositionedLog,
+    ReadableLog,
+    TrimmableLog,
+    WritableLog,
+    joined,
+)
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
 from holons.streams.sinks import ByTime, ConsoleSink, FileSink, Positioned
 
 __all__ = [
+    "AppendableLog",
     "ByColumn",
     "ByTime",
     "Chunk",
@@ -32,20 +43,25 @@ __all__ = [
     "DeduplicatingReader",
     "DirectoryJournal",
     "FileSink",
+    "InputLog",
     "Journal",
     "JournaledLog",
     "LmdbLog",
     "LmdbSharedLog",
-    "Log",
+    "MarkableLog",
     "MemoryHub",
     "MemoryJournal",
     "MemoryLog",
     "MemorySharedLog",
     "Message",
     "Positioned",
+    "PositionedLog",
     "Progress",
+    "ReadableLog",
     "SharedLog",
     "StreamDescription",
+    "TrimmableLog",
+    "WritableLog",
     "describe",
     "format_of",
     "joined",

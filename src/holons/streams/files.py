@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import csv, json, parquet
 
 from holons.errors import BadInput
-from holons.streams.log import Log
+from holons.streams.log import AppendableLog
 from holons.streams.memory import MemoryLog
 
 Format: TypeAlias = Literal["parquet", "csv", "jsonl"]
@@ -98,7 +98,7 @@ def _read(format: Format, paths: Paths, partitions: int, options: Options) -> Me
 
 
 def load(
-    log: Log,
+    log: AppendableLog,
     paths: Paths,
     *,
     format: Format | None = None,  # noqa: A002 - what everybody calls it
@@ -145,7 +145,7 @@ def load(
 class _Dealer:
     """Decides each row's partition from its place in the files and its values, never from how they were read."""
 
-    def __init__(self, log: Log, partition_by: PartitionBy) -> None:
+    def __init__(self, log: AppendableLog, partition_by: PartitionBy) -> None:
         self._log = log
         self._by = partition_by
         self._batches = 0

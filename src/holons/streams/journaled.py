@@ -7,14 +7,12 @@ place among the rows, whoever reads, and however late (invariant: logged idlenes
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, NamedTuple, NoReturn
-
-import pyarrow as pa
+from typing import Final, NamedTuple
 
 from holons import codec
-from holons.errors import CodecError, LogDamaged, LogNotOurs
+from holons.errors import CodecError, LogDamaged
 from holons.streams.journal import Journal
-from holons.streams.log import Chunk, Log
+from holons.streams.log import Chunk, ReadableLog
 
 ADMITTED_MAX: Final = 1_000_000
 """How many rows one entry admits at most."""
@@ -45,10 +43,10 @@ _BEFORE_ALL: Final = _Entry(-1, 0, 0, 0)
 class JournaledLog:
     """A log that is the rows of `foreign`, the input, and the marks of `journal`. One object belongs to one reader.
 
-    A row's offset is its offset in the input plus the marks before it. `append` and `put` raise. Trimming never touches
-    the input.
+    A row's offset is its offset in the input plus the marks before it. Only the input's own producer writes rows; trimming
+    never touches the input.
 
-    >>> from holons.streams import MemoryJournal, MemoryLog
+    >>> import pyarrow as pa; from holons.streams import MemoryJournal, MemoryLog
     >>> bids = MemoryLog(1)
     >>> log = JournaledLog(bids, MemoryJournal())
     >>> _ = bids.append(0, pa.record_batch({"price": [3, 5]}))
@@ -59,7 +57,7 @@ class JournaledLog:
     ([(1, 1, None), (2, 1, 1000), (3, 1, None)], 2)
     """
 
-    def __init__(self, foreign: Log, journal: Journal) -> None:
+    def __init__(self, foreign: ReadableLog, journal: Journal) -> None:
         self._foreign = foreign
         self._journal = journal
         self._reached: dict[int, _Entry] = {}
@@ -68,12 +66,6 @@ class JournaledLog:
     @property
     def partitions(self) -> int:
         return self._foreign.partitions
-
-    def append(self, partition: int, rows: pa.RecordBatch) -> NoReturn:
-        raise _not_ours("append to")
-
-    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> NoReturn:
-        raise _not_ours("put rows into")
 
     def mark(self, partition: int, ts: int) -> int | None:
         """Marks the partition right after what was last read here.
@@ -100,7 +92,7 @@ class JournaledLog:
             if not found:
                 break  # it was admitted by a reader who sees more of the input than this one
             chunks += found
-            offset = found[-1].offset + found[-1].length
+            offset = found[-1].end
             rows_max -= sum(chunk.length for chunk in found)
         return chunks
 
@@ -121,6 +113,9 @@ class JournaledLog:
         last = self._last(partition)
         entry = self._search(partition, last, lambda entry: entry.end > below) or last
         self._journal.trim(partition, max(entry.number, 0))
+
+    def close(self) -> None:
+        self._foreign.close()
 
     def foreign_offset(self, partition: int, offset: int) -> int:
         """Where a row is in the input; for a mark, where the row after it is."""
@@ -221,11 +216,4 @@ def _damaged(partition: int, number: int, what: str) -> LogDamaged:
     return LogDamaged(
         f"entry {number} of the journal of partition {partition} {what}",
         hint="restore the journal: what was read by its order cannot be read by another",
-    )
-
-
-def _not_ours(what: str) -> LogNotOurs:
-    return LogNotOurs(
-        f"cannot {what} an input that is read through a journal",
-        hint="its own producer writes to it; only marks are ours, and they go into the journal",
     )

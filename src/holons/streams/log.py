@@ -1,4 +1,4 @@
-"""The log port: what every log can do, in memory or elsewhere."""
+"""The ports of logs: what a log can do is split into protocols, so that each user asks only for what it needs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,13 @@ class Chunk(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many offsets it takes up."""
+        """How many rows the chunk has; a mark counts as one."""
         return 1 if self.rows is None else self.rows.num_rows
+
+    @property
+    def end(self) -> int:
+        """The position after the chunk, from which a reader goes on."""
+        return self.offset + self.length
 
     def part(self, skip: int, length: int) -> Chunk:
         """Some of its rows, without copying."""
@@ -97,42 +102,79 @@ def _alike(chunk: Chunk) -> tuple[int, pa.Schema | None, pa.Schema | None]:
     return chunk.offset if chunk.rows.num_rows >= _LARGE_ROWS else -1, chunk.rows.schema, whole
 
 
-class Log(Protocol):
-    """One stream: partitions of rows and marks, each at an offset that never changes."""
+class ReadableLog(Protocol):
+    """A log that can be read: partitions of rows and marks, each at a position that never changes.
+
+    Positions of a partition ascend. They need not follow each other: where a chunk ends, and the next one may begin, is
+    `Chunk.end`, and nothing else tells it.
+    """
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """How many partitions the log has."""
+        ...
+
+    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
+        """Returns what follows from `offset` on, up to `rows_max` rows.
+
+        With `columns`, rows have those of them that they have at all, in their own order, and `whole` on demand; the
+        other columns need not be read, and damage to them need not be noticed.
+        """
+        ...
+
+    def start(self, partition: int) -> int:
+        """Returns the first offset that was not trimmed."""
+        ...
+
+    def end(self, partition: int) -> int:
+        """Returns the offset that the next row will get."""
+        ...
+
+    def close(self) -> None:
+        """Closes the files or connections that the log holds; batches that were read stay valid."""
+        ...
+
+
+class MarkableLog(Protocol):
+    """A log to whose end marks can be added."""
+
+    def mark(self, partition: int, ts: int) -> int | None:
+        """Adds a mark at the end; returns its offset, or None if it was not added since the partition has moved on."""
+        ...
+
+
+class AppendableLog(MarkableLog, Protocol):
+    """A log to whose end rows and marks can be added."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the log has."""
         ...
 
     def append(self, partition: int, rows: pa.RecordBatch) -> int:
         """Adds rows at the end; returns the offset of the first."""
         ...
 
-    def mark(self, partition: int, ts: int) -> int | None:
-        """Adds a mark at the end; returns its offset. None: it was not added, since the partition has moved on."""
-        ...
+
+class PositionedLog(Protocol):
+    """A log into which rows are written at positions that the writer chooses, so that writing them again changes nothing."""
 
     def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
-        """Writes rows at a position (invariant: position is identity): False if they are there already."""
+        """Writes rows at a position (invariant: position is identity); returns False if all of them were there."""
         ...
 
-    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
-        """What follows from `offset` on, up to so many rows.
 
-        With `columns`, rows have those of them that they have at all, in their own order, and `whole` on demand; the
-        others need not be read, and damage to them need not be noticed.
-        """
-        ...
-
-    def start(self, partition: int) -> int:
-        """The first offset that is still there."""
-        ...
-
-    def end(self, partition: int) -> int:
-        """The offset that the next row will get."""
-        ...
+class TrimmableLog(Protocol):
+    """A log that can forget its beginning."""
 
     def trim(self, partition: int, below: int) -> None:
         """Drops what lies below an offset, as far as whole pieces allow."""
         ...
+
+
+class InputLog(ReadableLog, MarkableLog, Protocol):
+    """An input stream as a node sees it: it reads rows, and adds marks where the stream is idle."""
+
+
+class WritableLog(ReadableLog, AppendableLog, PositionedLog, Protocol):
+    """A stream as its writer sees it: the producer of an input, or a node that puts rows into an output."""

@@ -72,9 +72,12 @@ class MemoryLog:
 
     def trim(self, partition: int, below: int) -> None:
         chunks, starts = self._chunks[partition], self._starts[partition]
-        while chunks and chunks[0].offset + chunks[0].length <= below:
+        while chunks and chunks[0].end <= below:
             chunks.pop(0)
             starts.pop(0)
+
+    def close(self) -> None:
+        """Does nothing: memory needs no closing."""
 
     def _add(self, partition: int, chunk: Chunk) -> int:
         if chunk.length:

@@ -27,7 +27,7 @@ from pyarrow import parquet
 
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
 from holons.streams.durable import sync_names
-from holons.streams.log import Chunk, Log
+from holons.streams.log import Chunk, ReadableLog
 
 Row: TypeAlias = dict[str, Any]
 SinkFormat: TypeAlias = Literal["parquet", "jsonl"]
@@ -134,7 +134,7 @@ class FileSink:
         self._sync = durability == "disk"
         self._by = by
 
-    def drain(self, log: Log) -> int:
+    def drain(self, log: ReadableLog) -> int:
         """Writes all rows of a log that no file holds yet; returns how many."""
         with _reachable(self._root), self._alone():
             return sum(self._drain_partition(log, partition) for partition in range(log.partitions))
@@ -186,7 +186,7 @@ class FileSink:
                     leftover.unlink()
             yield
 
-    def _drain_partition(self, log: Log, partition: int) -> int:
+    def _drain_partition(self, log: ReadableLog, partition: int) -> int:
         written = 0
         for first, end in self._missing(partition, log.start(partition), log.end(partition)):
             at = first
@@ -196,7 +196,7 @@ class FileSink:
                     break
                 for _, run in groupby(chunks, key=_kind):
                     written += self._write(partition, list(run))
-                at = chunks[-1].offset + chunks[-1].length
+                at = chunks[-1].end
         return written
 
     def _missing(self, partition: int, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -296,14 +296,14 @@ class ConsoleSink:
         self._rows_max = rows_max
         self._next: dict[int, int] = {}
 
-    def drain(self, log: Log) -> int:
+    def drain(self, log: ReadableLog) -> int:
         """Shows what is new, at most `rows_max` rows of each partition; returns how many."""
         new: list[Positioned] = []
         for partition in range(log.partitions):
             at = max(self._next.get(partition, 0), log.start(partition))
             for chunk in log.read(partition, at, self._rows_max):
                 new.extend(positioned(partition, chunk))
-                self._next[partition] = chunk.offset + chunk.length
+                self._next[partition] = chunk.end
         if self._style == "lines":
             for partition, ordinal, row in new:
                 values = " ".join(f"{name}={value}" for name, value in row.items())

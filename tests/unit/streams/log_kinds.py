@@ -9,8 +9,9 @@ from itertools import count, pairwise
 
 import pyarrow as pa
 
-from holons.streams import Chunk, LmdbLog, LmdbSharedLog, Log, MemoryHub, MemoryLog, SharedLog
+from holons.streams import Chunk, LmdbLog, LmdbSharedLog, MemoryHub, MemoryLog, SharedLog
 
+Log = MemoryLog | LmdbLog
 PARTITIONS = 3
 _incarnations = count()
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.streams.log_kinds import KINDS, PARTITIONS, LmdbKind, flat, kind_of_log, rows
+from tests.unit.streams.log_kinds import KINDS, PARTITIONS, LmdbKind, Log, flat, kind_of_log, rows
 
 from holons.errors import InvariantBroken
-from holons.streams import Log
 
 
 @pytest.fixture(params=KINDS)

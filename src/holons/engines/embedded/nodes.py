@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holons.clock import Random, SystemClock, seeded
 from holons.engines.collecting import collect_logs
 from holons.engines.watching import Seen, Watcher
 from holons.node import Node, Ports, Settings
 from holons.program import Collected, Job
 from holons.store import MemoryStore
-from holons.streams import Log, MemoryHub, MemoryLog
+from holons.streams import InputLog, MemoryHub, MemoryLog
 
 _TURN_S = 0.01
 
@@ -35,7 +37,7 @@ class TurnClock:
 class World:
     """Everything that nodes of one process share: logs, a store, a clock."""
 
-    def __init__(self, inputs: dict[str, Log]) -> None:
+    def __init__(self, inputs: Mapping[str, InputLog]) -> None:
         self.clock = TurnClock()
         self.inputs = inputs
         self.beats, self.control = MemoryHub(), MemoryHub()

@@ -20,7 +20,18 @@ from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
 from holons.store import GridStore, MemoryStore, Position, Store
-from holons.streams import Chunk, Cursor, Journal, JournaledLog, Log, MemoryHub, MemoryJournal, MemoryLog, Message
+from holons.streams import (
+    Chunk,
+    Cursor,
+    InputLog,
+    Journal,
+    JournaledLog,
+    MemoryHub,
+    MemoryJournal,
+    MemoryLog,
+    Message,
+    ReadableLog,
+)
 
 
 class SimulatedCrash(BaseException):
@@ -101,12 +112,12 @@ class World:
             store=self._store(gate),
         )
 
-    def _input(self, stream: str, gate: Gate) -> Log:
+    def _input(self, stream: str, gate: Gate) -> InputLog:
         log = GatedLog(self.inputs[stream], gate)
         journal = self.journals.get(stream)
         return log if journal is None else JournaledLog(log, GatedJournal(journal, gate))
 
-    def executed(self, stream: str) -> Log:
+    def executed(self, stream: str) -> ReadableLog:
         """An input with its marks in the order that nodes read it; looking at it changes nothing."""
         log, journal = self.inputs[stream], self.journals.get(stream)
         return log if journal is None else JournaledLog(log, copy.deepcopy(journal))
@@ -232,7 +243,7 @@ class GatedLog:
     """A log behind a gate."""
 
     def __init__(self, log: MemoryLog, gate: Gate) -> None:
-        self._log: Log = log
+        self._log = log
         self._gate = gate
 
     @property
@@ -272,6 +283,9 @@ class GatedLog:
     def trim(self, partition: int, below: int) -> None:
         self._gate.log("trim rows")
         self._log.trim(partition, below)
+
+    def close(self) -> None:
+        self._log.close()
 
 
 class GatedJournal:

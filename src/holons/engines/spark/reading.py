@@ -80,7 +80,7 @@ class Reading:
                     found = np.flatnonzero(event_times(column, self.stream).to_numpy() >= self.starting_ts)
                     if len(found):
                         return chunk.offset + int(found[0])
-                start = chunk.offset + chunk.length
+                start = chunk.end
         return end
 
     def batches(self, part: Stretch) -> Iterator[pa.RecordBatch]:
@@ -100,7 +100,7 @@ class Reading:
                 for chunk in chunks:
                     if chunk.rows is not None:
                         yield self._fitted(chunk.rows, part.partition, chunk.offset, wanted)
-                    at = chunk.offset + chunk.length
+                    at = chunk.end
 
     def _fitted(self, rows: pa.RecordBatch, partition: int, offset: int, wanted: pa.Schema) -> pa.RecordBatch:
         columns = []

@@ -282,7 +282,7 @@ def _first_rows(log: LmdbLog) -> Iterator[pa.RecordBatch]:
         while at < end and rows is None:
             chunks = log.read(partition, at, _LOOK_ROWS)
             rows = next((chunk.rows for chunk in chunks if chunk.rows is not None), None)
-            at = chunks[-1].offset + chunks[-1].length
+            at = chunks[-1].end
         if rows is not None:
             yield rows
 
