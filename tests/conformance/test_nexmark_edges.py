@@ -267,7 +267,7 @@ def test_q12_is_bids_by_bidder_in_windows_over_the_time_of_ingestion():
         ingested([bid(1, 1, 5 * S), bid(1, 2, 0), bid(1, 3, 4 * S)], [1 * S, 9_999_999, 10 * S]),
         ingested([bid(1, 1, 90 * S, bidder=2), bid(1, 1, 0)], [2 * S, 25 * S]),
     ]
-    bids = source("bids", ts="ingested", schema=schema)
+    bids = source("bids", time="ingested", schema=schema)
     counted = bids.window(h.Tumbling("10s")).group_by("bidder").aggregate(bids=h.count())
     job = counted.select("window_start", "bidder", "bids").to("q12")
     rows = found(job, embedded()(job, {"bids": parts}))

@@ -54,7 +54,7 @@ Latencies = dict[str, dict[str, np.ndarray]]
 
 def job(query: str) -> h.Job:
     """The pipeline, whose results say which window they are of, in microseconds; by its end, less a step."""
-    bids = h.source(_STREAM, ts="date_time")
+    bids = h.source(_STREAM, time="date_time")
     every_us = _EVERY_MS[query] * 1_000
     window = (pl.col("window_end").dt.epoch("us") - every_us).alias("window")
     if query == "q7":

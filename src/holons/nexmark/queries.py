@@ -46,7 +46,7 @@ class Site:
 
     def stream(self, name: str) -> h.Stream:
         schema = pl.DataFrame(_SCHEMAS[name].empty_table()).schema
-        return h.source(name, ts="date_time", disorder=f"{self.disorder_us}us", schema=schema)
+        return h.source(name, time="date_time", disorder=f"{self.disorder_us}us", schema=schema)
 
     @property
     def bids(self) -> h.Stream:

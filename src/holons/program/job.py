@@ -99,7 +99,7 @@ def job(
         if (time, disorder, columns) != ("ts", "0s", None):
             raise BadProgram(
                 "time, disorder and columns are for programs; a pipeline knows its own",
-                hint='say it where it begins: h.source("bids", ts="date_time", disorder="2s")',
+                hint='say it where it begins: h.source("bids", time="date_time", disorder="2s")',
             )
         return program.together([given for given in inputs if isinstance(given, Job)], name)
     for given in inputs:

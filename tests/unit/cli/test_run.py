@@ -134,7 +134,7 @@ def test_rows_that_will_not_do_leave_nothing_behind(here: Path, capsys: pytest.C
     assert 'name one of time: h.job(program, "visits", time="...")' in told
     (here / "flow.py").write_text(FLOW)
     assert run("run", "flow.py:job", "--input", "visits=bad.parquet", "--log", "site") == 1
-    assert 'name one of time: h.source("visits", ts="...")' in capsys.readouterr().err
+    assert 'name one of time: h.source("visits", time="...")' in capsys.readouterr().err
     assert Site(here / "site").streams() == {}
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 0
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 1

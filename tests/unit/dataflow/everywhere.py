@@ -73,11 +73,11 @@ def asks(rows: int = 30, seed: int = 2, seconds: int = 6) -> pl.DataFrame:
 
 
 def bid_stream(**options: Any) -> Any:
-    return h.source("bids", **{"ts": "at", "disorder": "300ms", "schema": BIDS, **options})
+    return h.source("bids", **{"time": "at", "disorder": "300ms", "schema": BIDS, **options})
 
 
 def ask_stream(**options: Any) -> Any:
-    return h.source("asks", **{"ts": "at", "schema": ASKS, **options})
+    return h.source("asks", **{"time": "at", "schema": ASKS, **options})
 
 
 def cut(frame: pl.DataFrame, partitions: int, rows_max: int) -> list[list[Any]]:

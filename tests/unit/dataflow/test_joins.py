@@ -179,7 +179,7 @@ def test_rows_of_every_type_come_back_as_they_were():
         moment=pl.col("at").dt.time(),
         nothing=pl.lit(None, pl.String),
     )
-    stream = h.source("bids", ts="at", disorder="300ms", schema=odd)
+    stream = h.source("bids", time="at", disorder="300ms", schema=odd)
     other = stream.select(pl.col("auction"), pl.exclude("auction").name.suffix("_other"))
     job = stream.window(two).join(other.window(two), on="auction", how="semi").to("out")
     found = everywhere(job, {"bids": odd})()

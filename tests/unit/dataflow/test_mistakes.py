@@ -161,8 +161,8 @@ BUILDING = {
         ),
         "later stage",
     ),
-    "missing time column": (lambda: h.source("bids", ts="when", schema=BIDS), "'when'"),
-    "wrong time column": (lambda: h.source("bids", ts="bidder", schema=BIDS), "String"),
+    "missing time column": (lambda: h.source("bids", time="when", schema=BIDS), "'when'"),
+    "wrong time column": (lambda: h.source("bids", time="bidder", schema=BIDS), "String"),
     "no schema at all": (lambda: h.source("bids", schema=7), "int"),
     "zip of other windows": (
         lambda: counts().zip(bid_stream().window(h.Tumbling("2s")).aggregate(m=h.count())),
@@ -266,9 +266,9 @@ RUNNING = {
         lambda: counts().map(lambda rows: rows if not len(rows) else 1 // 0).to("out"),
         "ZeroDivisionError",
     ),
-    "schema": (lambda: h.source("bids", ts="at", schema={**BIDS, "more": pl.Int64}).to("out"), "'more'"),
-    "types": (lambda: h.source("bids", ts="at", schema={**BIDS, "bidder": pl.Int64}).to("out"), "schema"),
-    "time column": (lambda: h.source("bids", ts="when").to("out"), "'when'"),
+    "schema": (lambda: h.source("bids", time="at", schema={**BIDS, "more": pl.Int64}).to("out"), "'more'"),
+    "types": (lambda: h.source("bids", time="at", schema={**BIDS, "bidder": pl.Int64}).to("out"), "schema"),
+    "time column": (lambda: h.source("bids", time="when").to("out"), "'when'"),
 }
 
 
@@ -299,8 +299,8 @@ def test_a_pipeline_names_its_time_where_it_begins():
     for named in ({"time": "when"}, {"disorder": "2s"}, {"columns": ["price"]}):
         with pytest.raises(BadProgram, match=r"(?s)a pipeline knows its own.*h\.source\("):
             h.job(flow, **named)
-    untyped = h.source("bids", ts="when").window(ONE).aggregate(n=h.count()).to("counts")
-    with pytest.raises(HolonsError, match=r'(?s)no time column \'when\'.*h\.source\("bids", ts="\.\.\."\)'):
+    untyped = h.source("bids", time="when").window(ONE).aggregate(n=h.count()).to("counts")
+    with pytest.raises(HolonsError, match=r'(?s)no time column \'when\'.*h\.source\("bids", time="\.\.\."\)'):
         h.run(untyped, {"bids": [bids()]}, engine="embedded").wait()
 
 

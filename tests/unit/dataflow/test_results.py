@@ -84,7 +84,7 @@ def test_top_is_by_the_column_that_is_named(by, n):
 @pytest.mark.parametrize("ties", [False, True])
 def test_top_by_a_column_with_null_and_nan_has_those_last(ties):
     rows = pl.DataFrame({"at": [0] * 6, "key": list(range(6)), "x": [None, 1.0, float("nan"), 2.0, 2.0, None]})
-    stream = h.source("in", ts="at", schema=rows).window(h.Tumbling("1s")).group_by("key").aggregate(x=h.max("x"))
+    stream = h.source("in", time="at", schema=rows).window(h.Tumbling("1s")).group_by("key").aggregate(x=h.max("x"))
     found = [
         [row["key"] for row in everywhere(stream.top(n, by="x", ties=ties).select("key").to("out"), {"in": rows})()]
         for n in (1, 3, 4)

@@ -18,11 +18,11 @@ from holons.semantics import run as run_oracle
 
 CODE = """
 def build(limit=3, size="1s", factor=2):
-    stream = h.source("bids", ts="at", disorder="300ms", schema=BIDS).filter(pl.col("auction") < limit)
+    stream = h.source("bids", time="at", disorder="300ms", schema=BIDS).filter(pl.col("auction") < limit)
     mapped = stream.map(lambda rows: rows.with_columns(twice=pl.col("price") * factor))
     two = h.Tumbling(size)
     counts = mapped.window(two).group_by("bidder").aggregate(n=h.count(), s=h.sum("twice", where=pl.col("vip")))
-    asks = h.source("asks", ts="at", schema=ASKS).select("item", "seller")
+    asks = h.source("asks", time="at", schema=ASKS).select("item", "seller")
     pairs = stream.window(two).join(asks.window(two), on={"auction": "item"}).select("seller", "price")
     return h.job(counts.top(2, by="n").to("top"), pairs.to("pairs"), stream.select("text").to("texts"))
 """

@@ -1,4 +1,4 @@
-"""Pipelines, as people write them: `h.source("bids", ts="date_time").window(h.Tumbling("1s")).aggregate(n=h.count())`."""
+"""Pipelines, as people write them: `h.source("bids", time="date_time").window(h.Tumbling("1s")).aggregate(n=h.count())`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _CHARS_SHOWN: Final = 80
 """Of a step, when rows are shown by name: a plan may be of any length."""
 
 
-def source(stream: str, *, ts: str = "ts", disorder: Duration = "0s", schema: Schema | None = None) -> Stream:
+def source(stream: str, *, time: str = "ts", disorder: Duration = "0s", schema: Schema | None = None) -> Stream:
     """The rows of a stream: its time column, how far rows may be out of order, and its columns.
 
     With a schema (names and polars types; or an Arrow schema, or any table with these columns) a pipeline is checked when
     it is built, and times keep their types. Without one it is checked when rows come.
     """
-    return Stream(Source(stream, ts, disorder, _schema(schema)))
+    return Stream(Source(stream, time, disorder, _schema(schema)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

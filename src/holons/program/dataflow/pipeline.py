@@ -124,7 +124,7 @@ class Pipeline(Program):
         return line_that_reads(self.nodes, stream, column)
 
     def names_time(self, stream: str) -> str:
-        return f'h.source("{stream}", ts="...")'
+        return f'h.source("{stream}", time="...")'
 
     def channels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(sink.channel for sink in self.sinks))

@@ -139,7 +139,7 @@ class Source(Node):
         if self.time not in self.columns:
             raise BadProgram(
                 f"{self.line}: stream {self.stream!r} has no time column {self.time!r}",
-                hint=f"name one of {', '.join(self.columns)}: h.source({self.stream!r}, ts=...)",
+                hint=f"name one of {', '.join(self.columns)}: h.source({self.stream!r}, time=...)",
             )
         _check_time(self.line, self.time, self.columns[self.time])
 
@@ -510,7 +510,7 @@ class At(Node):
         if self.kind is None:
             raise BadProgram(
                 f"{self.line}: rows of a stream have their own time",
-                hint=f"h.source(..., ts={self.time!r}), or after a window",
+                hint=f"h.source(..., time={self.time!r}), or after a window",
             )
         if self.schema is not None and self.time not in self.schema:
             raise BadProgram(f"{self.line}: no column {self.time!r}", hint=_columns(self.schema))
