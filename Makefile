@@ -22,13 +22,13 @@ help: ## show this list
 
 setup: $(STAMP) java ## make .venv with everything in it, and look for Java
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml bench/pyproject.toml constraints.txt
 	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ]; then \
 		python=$$(scripts/find_python) && $(STEP) "making $(VENV)" "$$python" -m venv --clear $(VENV); \
 	fi
 	@$(STEP) "updating pip" $(BIN)/python -m pip install -c constraints.txt --upgrade pip
 	@$(STEP) "installing holons and its dependencies (Spark alone is 450 MB)" \
-		$(BIN)/python -m pip install -c constraints.txt --build-constraint constraints.txt --editable '.[spark,report,dev]'
+		$(BIN)/python -m pip install -c constraints.txt --build-constraint constraints.txt --editable '.[spark,report,dev]' --editable ./bench
 	@printf '%s\n' '$(CURDIR)' >$@
 
 java:

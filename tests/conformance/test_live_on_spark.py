@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import holons as h
-from holons.bench import live
-from holons.bench.chronicle import takeovers
 from holons.engines.site import Site
 from holons.engines.spark.producers import SparkProducers
 from holons.errors import ProducerFailed
 from holons.nexmark import PacedBids, highest_bid, highest_bids
 from holons.streams import LmdbLog
+from holons_bench import live
+from holons_bench.chronicle import takeovers
 
 pytestmark = pytest.mark.spark
 

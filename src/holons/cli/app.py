@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holons.cli.bench import bench
+from holons.cli.extensions import add_commands
 from holons.cli.nexmark import nexmark
 from holons.cli.records import JsonFile, write_records
 from holons.errors import HolonsError
@@ -31,7 +31,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Each command has examples of its own: [bold]holons demo --help[/bold]",
 )
-app.add_typer(bench, name="bench")
 app.add_typer(nexmark, name="nexmark")
 log = typer.Typer(no_args_is_help=True, help="Look into the streams below a directory. Nothing is ever written.")
 app.add_typer(log, name="log")
@@ -71,43 +70,6 @@ def settings(
       holons --debug demo            [dim]# with tracebacks[/dim]
     """
     context.ensure_object(Settings).debug = debug
-
-
-@app.command()
-def demo(
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes; with more than one, one is killed.")] = 3,
-    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 4,
-    rate: Annotated[int, typer.Option(min=100, help="Bids a second, over all partitions.")] = 150_000,
-    seconds: Annotated[int, typer.Option(min=4, help="How long bids are written.")] = 20,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
-    report: Annotated[Path, typer.Option(metavar="FILE", help="Where the page with figures goes.")] = Path(
-        "report.html"
-    ),
-    json_file: JsonFile = None,
-) -> None:
-    """Compute highest bids over a live stream on Spark, kill a node half way, and tell what that did.
-
-    Spark tasks write Nexmark bids at a steady rate; nodes in other Spark tasks
-    put out the highest bid of each second (query 7). One node's process is
-    killed. Every window is checked, and a page with figures is written.
-
-    [bold]Examples[/bold]
-
-      holons demo
-      holons demo --no-spark --nodes 4 --partitions 8
-      holons demo --rate 300000 --seconds 30 --report /tmp/demo.html
-      holons demo --json - | jq '.[] | select(.metric == "recovery")'
-    """
-    from holons.cli import demo as the_demo
-
-    console = Console(stderr=str(json_file) == "-")
-    right, records = the_demo.main(
-        the_demo.Options(nodes, partitions, rate, seconds, not no_spark, report), console=console
-    )
-    if json_file is not None:
-        write_records(records, json_file)
-    if not right:
-        raise typer.Exit(code=1)
 
 
 @app.command()
@@ -376,6 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Broken promises (`InvariantBroken` and its kin) are no `Exception`, so only catching the root catches them all.
     """
     chosen = Settings(debug=bool(os.environ.get("HOLONS_DEBUG")))
+    add_commands(app)
     try:
         app(args=None if arguments is None else list(arguments), prog_name="holons", obj=chosen)
     except HolonsError as error:

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holons.bench.bids import SECOND_US, Bids
+from holons_bench.bids import SECOND_US, Bids
 
 BIDS = Bids(events=30_000, partitions=3, seconds=14, auctions=50)
 

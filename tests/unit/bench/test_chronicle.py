@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holons.bench.chronicle import Chronicle, Happened, Heard, Spell, spells, takeovers
+from holons_bench.chronicle import Chronicle, Happened, Heard, Spell, spells, takeovers
 
 EMPTY = np.empty(0)
 

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from holons.bench import dataframes
 from holons.errors import HolonsError
+from holons_bench import dataframes
 
 pytestmark = pytest.mark.spark
 

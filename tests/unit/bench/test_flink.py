@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holons.bench.bids import SECOND_US, Bids
-from holons.bench.flink import Flink, by_window, environment, files, queries, system
-from holons.bench.flink.environment import Environment, cache_directory, find_java
-from holons.bench.processes import in_group
 from holons.errors import BadInput, HolonsError, InvariantBroken, JavaMissing, JobFailed, MissingExtra, StillRunning
+from holons_bench.bids import SECOND_US, Bids
+from holons_bench.flink import Flink, by_window, environment, files, queries, system
+from holons_bench.flink.environment import Environment, cache_directory, find_java
+from holons_bench.processes import in_group
 
 BIDS = Bids(events=6_000, partitions=4, seconds=3, auctions=20)
 EVENTS, RATE = 20_000, 500

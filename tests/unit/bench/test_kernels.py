@@ -5,7 +5,7 @@ import io
 import numpy as np
 from rich.console import Console
 
-from holons.bench import kernels
+from holons_bench import kernels
 
 
 def test_every_case_gives_flat_records_and_a_line_of_the_table():

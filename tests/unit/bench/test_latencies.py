@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holons.bench.latencies import figures, limit_s, quantile, recovery_s, sensitivity
+from holons_bench.latencies import figures, limit_s, quantile, recovery_s, sensitivity
 
 DUE = np.arange(1, 101) / 10  # a window every 0.1 s, for ten seconds
 CALM = np.full(100, 0.02)

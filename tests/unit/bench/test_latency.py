@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import holons as h
-from holons.bench import latency
 from holons.errors import BadInput, InvariantBroken, StillRunning
 from holons.nexmark import PacedBids
+from holons_bench import latency
 
 
 def bids_of(load):

@@ -7,14 +7,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from holons.bench import nexmark
-from holons.bench.kernels import Record
-from holons.bench.stock.nexmark import StockNexmark
-from holons.bench.stock.queries import tuned
-from holons.bench.throughput import Stopwatch
 from holons.engines.spark.session import session
 from holons.errors import BadInput, InvariantBroken
 from holons.nexmark import Load, answer
+from holons_bench import nexmark
+from holons_bench.kernels import Record
+from holons_bench.stock.nexmark import StockNexmark
+from holons_bench.stock.queries import tuned
+from holons_bench.throughput import Stopwatch
 
 ONE = timedelta(seconds=1)
 SINCE = datetime(2015, 7, 15) - datetime(1970, 1, 1)  # noqa: DTZ001 - the files of the others begin at 0

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from holons.bench import node
-from holons.bench.bids import Bids
 from holons.errors import InvariantBroken
+from holons_bench import node
+from holons_bench.bids import Bids
 
 BIDS = Bids(events=30_000, partitions=3, seconds=4, auctions=50)
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from holons.bench import processes
+from holons_bench import processes
 
 WORK = "import time\nwhile time.process_time() < 0.3: pass\n"
 IGNORING = f"""

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from holons.bench import live, recovery
-from holons.bench.chronicle import Chronicle, Happened, Heard
-from holons.bench.recovery import Plan
-from holons.bench.stock.recovery import script
 from holons.errors import InvariantBroken
+from holons_bench import live, recovery
+from holons_bench.chronicle import Chronicle, Happened, Heard
+from holons_bench.recovery import Plan
+from holons_bench.stock.recovery import script
 
 DUE = np.arange(1, 201) / 10
 ROWS = [{"window": 100_000 * number, "price": number} for number in range(200)]

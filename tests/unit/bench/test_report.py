@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from holons.bench import plots
-from holons.bench.chronicle import Chronicle, Happened, Heard
-from holons.bench.report import Report, plotly
 from holons.errors import MissingExtra
+from holons_bench import plots
+from holons_bench.chronicle import Chronicle, Happened, Heard
+from holons_bench.report import Report, plotly
 
 NASTY = '<script>alert("x")</script> & <img src=https://example.com/x.png>'
 

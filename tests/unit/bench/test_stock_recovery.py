@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holons.bench import processes
-from holons.bench.stock import recovery
-from holons.bench.stock.feed import PacedFiles
 from holons.clock import SystemClock
 from holons.errors import BadInput
+from holons_bench import processes
+from holons_bench.stock import recovery
+from holons_bench.stock.feed import PacedFiles
 
 FEED = PacedFiles(rate_per_s=2_000, partitions=4, window_us=250_000, windows=8)
 

@@ -5,12 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from holons.bench import throughput
-from holons.bench.bids import Bids
-from holons.bench.node import check
-from holons.bench.stock.queries import Stock, tuned
 from holons.engines.spark.session import session
 from holons.errors import InvariantBroken
+from holons_bench import throughput
+from holons_bench.bids import Bids
+from holons_bench.node import check
+from holons_bench.stock.queries import Stock, tuned
 
 pytestmark = pytest.mark.spark
 BIDS = Bids(events=6_000, partitions=2, seconds=3, auctions=20)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from holons.bench import window_latency
-from holons.bench.window_latency import Load, check
 from holons.errors import BadInput, InvariantBroken
+from holons_bench import window_latency
+from holons_bench.window_latency import Load, check
 
 LOAD = Load(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
 

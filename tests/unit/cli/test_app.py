@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-import holons.cli
+import holons_bench
 from holons.cli import main
 from holons.errors import BadWindow, HolonsError, InvariantBroken, ProgramFailed
 
@@ -25,11 +25,11 @@ def run(*arguments: str) -> int:
 def demo(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """Takes the place of the demo, tells how it was called, and fails with 13 partitions."""
     calls: list[tuple] = []
-    stand_in = ModuleType("holons.cli.demo")
+    stand_in = ModuleType("holons_bench.demo")
     vars(stand_in)["Options"] = lambda *options: options
     vars(stand_in)["main"] = lambda options, console: calls.append(options) or (options[1] != 13, [RECORD])
-    monkeypatch.setitem(sys.modules, "holons.cli.demo", stand_in)
-    monkeypatch.setattr(holons.cli, "demo", stand_in, raising=False)
+    monkeypatch.setitem(sys.modules, "holons_bench.demo", stand_in)
+    monkeypatch.setattr(holons_bench, "demo", stand_in, raising=False)
     return calls
 
 
@@ -41,7 +41,7 @@ def failing_demo(demo: list[tuple], monkeypatch: pytest.MonkeyPatch):
         def fail(options: object, console: object) -> None:
             raise error from cause
 
-        monkeypatch.setattr(sys.modules["holons.cli.demo"], "main", fail)
+        monkeypatch.setattr(sys.modules["holons_bench.demo"], "main", fail)
 
     return fail_with
 
@@ -49,11 +49,11 @@ def failing_demo(demo: list[tuple], monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Takes the place of the kernel benchmark."""
-    room, stand_in = ModuleType("holons.bench"), ModuleType("holons.bench.kernels")
+    room, stand_in = ModuleType("holons_bench"), ModuleType("holons_bench.kernels")
     vars(room)["kernels"] = stand_in
     vars(stand_in).update(run=lambda events, *, repeat, progress: [RECORD | {"value": events * repeat}], show=print)
-    monkeypatch.setitem(sys.modules, "holons.bench", room)
-    monkeypatch.setitem(sys.modules, "holons.bench.kernels", stand_in)
+    monkeypatch.setitem(sys.modules, "holons_bench", room)
+    monkeypatch.setitem(sys.modules, "holons_bench.kernels", stand_in)
     return stand_in
 
 
@@ -148,7 +148,7 @@ def test_bench_writes_flat_records_to_a_file(kernels: ModuleType, tmp_path, caps
 
 
 def test_the_node_bench_measures_latency_unless_told_otherwise(monkeypatch, capsys: pytest.CaptureFixture[str]):
-    room, node, latency = (ModuleType(f"holons.bench{name}") for name in ("", ".node", ".window_latency"))
+    room, node, latency = (ModuleType(f"holons_bench{name}") for name in ("", ".node", ".window_latency"))
     vars(node)["run"] = lambda events, *, repeat, progress: [RECORD | {"value": events * repeat}]
     vars(latency)["run"] = lambda seconds, *, nodes, **_: [RECORD | {"value": seconds * nodes}]
     vars(room).update(node=node, window_latency=latency)
@@ -162,7 +162,7 @@ def test_the_node_bench_measures_latency_unless_told_otherwise(monkeypatch, caps
 
 
 def test_the_recovery_bench_takes_its_plan_from_the_options(monkeypatch, tmp_path, capsys: pytest.CaptureFixture[str]):
-    from holons.bench import recovery
+    from holons_bench import recovery
 
     written: list[Path] = []
     page = type("Page", (), {"write": lambda self, file: written.append(file)})()

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from holons.bench.chronicle import Chronicle, Happened, Heard
-from holons.bench.live import Now
-from holons.cli.demo import Options, Told, main, table
 from holons.engines.watching import Seen
 from holons.node import Running
+from holons_bench.chronicle import Chronicle, Happened, Heard
+from holons_bench.demo import Options, Told, main, table
+from holons_bench.live import Now
 
 OPTIONS = Options(nodes=2, partitions=2, rate=1_000, seconds=10)
 ROWS = [{"window": 1_000_000 * n, "price": n, "auction": n, "bidder": n, "date_time": 1_000_000 * n} for n in range(10)]

@@ -18,11 +18,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench import live
-from holons.bench.kernels import Record
-from holons.bench.latencies import QUANTILES, UNITS, figures
-from holons.bench.node import STREAM, record
 from holons.errors import BadInput, InvariantBroken
+from holons_bench import live
+from holons_bench.kernels import Record
+from holons_bench.latencies import QUANTILES, UNITS, figures
+from holons_bench.node import STREAM, record
 
 _READ_S: Final = 0.000_2
 _POOL: Final = 61

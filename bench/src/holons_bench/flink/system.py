@@ -26,13 +26,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from holons.bench.bids import SECOND_US, Expected
-from holons.bench.flink import queries
-from holons.bench.flink.environment import Environment, environment
-from holons.bench.flink.files import count_rows
-from holons.bench.processes import Tree, in_group, spent_s, tree
 from holons.errors import BadInput, HolonsError, InvariantBroken, JavaMissing, JobFailed, StillRunning
 from holons.nexmark import BIDS, PERIOD
+from holons_bench.bids import SECOND_US, Expected
+from holons_bench.flink import queries
+from holons_bench.flink.environment import Environment, environment
+from holons_bench.flink.files import count_rows
+from holons_bench.processes import Tree, in_group, spent_s, tree
 
 _START_S: Final = 120.0
 _END_S: Final = 10.0
@@ -76,7 +76,7 @@ class Flink:
     """Flink with a directory of its own, for as long as it is entered.
 
     `with Flink(path) as flink: flink.run("highest", files, repeat=5)`, where `files` holds a folder for each table that
-    the query reads (`bench.flink.files` writes them). The parallel garbage collector is
+    the query reads (`holons_bench.flink.files` writes them). The parallel garbage collector is
     for throughput; it stops everything for longer than G1 does, which is for latencies.
     """
 
@@ -296,7 +296,7 @@ class Flink:
 
 
 def by_window(rows: Sequence[Row]) -> Expected:
-    """Rows of the queries of `bench.throughput`, as the values that NumPy computes.
+    """Rows of the queries of `holons_bench.throughput`, as the values that NumPy computes.
 
     >>> by_window([["+I", 2_000_000, 7, 12]])
     {(2, 7): 12}

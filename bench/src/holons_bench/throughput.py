@@ -1,12 +1,12 @@
 """How much Holons takes in, compared with stock Structured Streaming: the same queries over the same bids.
 
-Both run on one machine, in one Spark session, exactly once, each from what it reads best: Holons as nodes in Spark tasks,
-from an LMDB log; stock from Parquet files, tuned (`bench.stock.queries`). Both read only the columns that a query needs:
-Spark finds them by itself, a job of ours names them. Both are warm: the session has run the query
+Both run on one machine, in one Spark session, exactly once, each from what it reads best: Holons as nodes in Spark
+tasks, from an LMDB log; stock from Parquet files, tuned (`holons_bench.stock.queries`). Both read only the columns that
+a query needs: Spark finds them by itself, a job of ours names them. Both are warm: the session has run the query
 before, the nodes are up and have run the program. A run is measured from submitting it until its last result is out.
-Runs of the two take turns, so that a machine that is busy with other things is so for both, and the nodes are gone while
-stock runs. Rates are compared: Holons gets `times` as many seconds of the same bids, since otherwise most of its run
-would be the start. Every result is compared with what NumPy computes from the bids; a wrong one is an error.
+Runs of the two take turns, so that a machine that is busy with other things is so for both, and the nodes are gone
+while stock runs. Rates are compared: Holons gets `times` as many seconds of the same bids, since otherwise most of its
+run would be the start. Every result is compared with what NumPy computes from the bids; a wrong one is an error.
 
 A rate is given per second of wall time and per second of processor time, over all processes (the JVM, the driver and the
 Python workers): the second says what the work costs, also on a busy machine.
@@ -28,11 +28,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench import processes
-from holons.bench.bids import Bids, Expected, Totals
-from holons.bench.kernels import Record
-from holons.bench.node import CHANNEL, STREAM, AveragePerCategory, Highest, check, found_by
-from holons.bench.stock.queries import Query, Stock, tuned
 from holons.engines.driver import Driver, check_stopped
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
@@ -40,6 +35,11 @@ from holons.engines.spark.session import session
 from holons.errors import HolonsError
 from holons.node import Submitted
 from holons.streams import LmdbLog
+from holons_bench import processes
+from holons_bench.bids import Bids, Expected, Totals
+from holons_bench.kernels import Record
+from holons_bench.node import CHANNEL, STREAM, AveragePerCategory, Highest, check, found_by
+from holons_bench.stock.queries import Query, Stock, tuned
 
 HOT_SECONDS: Final = 10
 SYSTEMS: Final = ("holons", "spark")

@@ -25,14 +25,14 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench.bids import Bids, Expected
-from holons.bench.kernels import Record
-from holons.bench.node import AveragePerCategory, Highest, check, found_by
-from holons.bench.stock import frames
-from holons.bench.stock.queries import tuned
 from holons.engines.site import Site
 from holons.engines.spark.frames import SparkSession
 from holons.engines.spark.session import session
+from holons_bench.bids import Bids, Expected
+from holons_bench.kernels import Record
+from holons_bench.node import AveragePerCategory, Highest, check, found_by
+from holons_bench.stock import frames
+from holons_bench.stock.queries import tuned
 
 SYSTEMS: Final = ("holons", "spark")
 _COLUMNS: Final = ("a", "b", "c", "d")

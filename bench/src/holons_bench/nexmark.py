@@ -33,14 +33,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench.flink import Flink
-from holons.bench.flink.files import write_nexmark
-from holons.bench.kernels import Record
-from holons.bench.plots import bars
-from holons.bench.report import Report
-from holons.bench.stock.nexmark import StockNexmark
-from holons.bench.stock.queries import tuned
-from holons.bench.throughput import Stopwatch
 from holons.engines.driver import Driver
 from holons.engines.site import Site
 from holons.engines.spark.nodes import SparkNodes
@@ -50,6 +42,14 @@ from holons.nexmark import Load, answer
 from holons.nexmark.queries import query as pipeline
 from holons.streams import LmdbLog
 from holons.windows import END
+from holons_bench.flink import Flink
+from holons_bench.flink.files import write_nexmark
+from holons_bench.kernels import Record
+from holons_bench.plots import bars
+from holons_bench.report import Report
+from holons_bench.stock.nexmark import StockNexmark
+from holons_bench.stock.queries import tuned
+from holons_bench.throughput import Stopwatch
 
 QUERIES: Final = ("q0", "q1", "q2", "q4", "q5", "q7")
 OTHERS: Final = ("spark", "flink")

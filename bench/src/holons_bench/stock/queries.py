@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holons.bench.bids import Expected
+from holons_bench.bids import Expected
 
 Query: TypeAlias = Literal["highest", "average", "hot items"]
 

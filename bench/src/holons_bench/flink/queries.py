@@ -1,4 +1,4 @@
-"""Queries in Flink SQL, over tables of Parquet files: those of `bench.throughput`, and some of Nexmark.
+"""Queries in Flink SQL, over tables of Parquet files: those of `holons_bench.throughput`, and some of Nexmark.
 
 Times are stored in microseconds, as Holons reads them; Flink's event time has milliseconds. Nothing comes out of order
 within a file (see `files`), so the watermark is one millisecond behind, which is Flink's way to say so.

@@ -20,7 +20,6 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from holons.bench.chronicle import Chronicle, Deed, Happened, Heard
 from holons.clock import SystemClock
 from holons.engines.driver import Driver, base_name, check_stopped
 from holons.engines.embedded.processes import ProcessNodes
@@ -32,6 +31,7 @@ from holons.errors import HolonsError, NodesSilent
 from holons.node import Settings, Submitted, decode_beat
 from holons.program import Job
 from holons.streams import Cursor, LmdbLog, SharedLog
+from holons_bench.chronicle import Chronicle, Deed, Happened, Heard
 
 CHANNEL: Final = "on_window"
 _UP_S: Final = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
-from holons.bench.bids import Expected
+from holons_bench.bids import Expected
 
 
 def read_all(frame: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""`holons bench`: how fast Holons is on this machine, and how it compares."""
+"""The commands that this distribution adds to `holons`: `demo` and `bench`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,44 @@ from rich.console import Console
 from holons.cli.records import JsonFile, write_records
 
 if TYPE_CHECKING:
-    from holons.bench.kernels import Record
+    from holons_bench.kernels import Record
+
+
+def demo(
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes; with more than one, one is killed.")] = 3,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions the stream has.")] = 4,
+    rate: Annotated[int, typer.Option(min=100, help="Bids a second, over all partitions.")] = 150_000,
+    seconds: Annotated[int, typer.Option(min=4, help="How long bids are written.")] = 20,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Node processes instead: no Java needed.")] = False,
+    report: Annotated[Path, typer.Option(metavar="FILE", help="Where the page with figures goes.")] = Path(
+        "report.html"
+    ),
+    json_file: JsonFile = None,
+) -> None:
+    """Compute highest bids over a live stream on Spark, kill a node half way, and tell what that did.
+
+    Spark tasks write Nexmark bids at a steady rate; nodes in other Spark tasks
+    put out the highest bid of each second (query 7). One node's process is
+    killed. Every window is checked, and a page with figures is written.
+
+    [bold]Examples[/bold]
+
+      holons demo
+      holons demo --no-spark --nodes 4 --partitions 8
+      holons demo --rate 300000 --seconds 30 --report /tmp/demo.html
+      holons demo --json - | jq '.[] | select(.metric == "recovery")'
+    """
+    from holons_bench import demo as the_demo
+
+    console = Console(stderr=str(json_file) == "-")
+    right, records = the_demo.main(
+        the_demo.Options(nodes, partitions, rate, seconds, not no_spark, report), console=console
+    )
+    if json_file is not None:
+        write_records(records, json_file)
+    if not right:
+        raise typer.Exit(code=1)
+
 
 bench = typer.Typer(no_args_is_help=True, help="Measure how fast Holons is on this machine.")
 
@@ -35,7 +72,7 @@ def kernels(
       holons bench kernels --json kernels.json
       holons bench kernels --json - | jq '.[] | select(.metric == "rate")'
     """
-    from holons.bench import kernels as the_kernels
+    from holons_bench import kernels as the_kernels
 
     to_stdout = str(json_file) == "-"
     records = the_kernels.run(events, repeat=repeat, progress=sys.stdout.isatty() and not to_stdout)
@@ -67,8 +104,8 @@ def node(
       holons bench node --events 2000000 --repeat 3 --rate 200000
       holons bench node --json node.json
     """
-    from holons.bench import node as the_node
-    from holons.bench import window_latency
+    from holons_bench import node as the_node
+    from holons_bench import window_latency
 
     progress = sys.stdout.isatty() and str(json_file) != "-"
     records = the_node.run(events, repeat=repeat, progress=progress)
@@ -108,7 +145,7 @@ def recovery(
       holons bench recovery --html recovery.html --json recovery.json
       holons bench recovery --no-spark --seconds 30 --window-ms 1000
     """
-    from holons.bench import recovery as the_recovery
+    from holons_bench import recovery as the_recovery
 
     plan = the_recovery.Plan(seconds, nodes, partitions, rate, window_ms, not no_spark, failure_timeout_s=timeout)
     console = Console(stderr=True)
@@ -153,7 +190,7 @@ def throughput(
     """
     progress = sys.stdout.isatty() and str(json_file) != "-"
     if against or queries:
-        from holons.bench import nexmark as the_nexmark
+        from holons_bench import nexmark as the_nexmark
 
         records = the_nexmark.run(
             events or the_nexmark.EVENTS,
@@ -168,7 +205,7 @@ def throughput(
             the_nexmark.report(records).write(html)
         tell(records, json_file, the_nexmark.show)
         return
-    from holons.bench import throughput as the_throughput
+    from holons_bench import throughput as the_throughput
 
     events, times = events or 20_000_000, times or 8
     records = the_throughput.run(events, times=times, repeat=repeat, nodes=nodes, progress=progress)
@@ -196,7 +233,7 @@ def latency(
       holons bench latency --against flink --html latency.html
       holons bench latency --queries q7 --rate 200000 --seconds 10
     """
-    from holons.bench import latency as the_latency
+    from holons_bench import latency as the_latency
 
     progress = sys.stdout.isatty() and str(json_file) != "-"
     found = the_latency.run(
@@ -230,7 +267,7 @@ def dataframes(
       holons bench dataframes --rows 1000000 --repeat 3
       holons bench dataframes --json dataframes.json
     """
-    from holons.bench import dataframes as the_dataframes
+    from holons_bench import dataframes as the_dataframes
 
     progress = sys.stdout.isatty() and str(json_file) != "-"
     tell(the_dataframes.run(rows, repeat=repeat, progress=progress), json_file, the_dataframes.show)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from holons.bench.chronicle import Chronicle, Happened, Spell, short
-from holons.bench.report import plotly
+from holons_bench.chronicle import Chronicle, Happened, Spell, short
+from holons_bench.report import plotly
 
 COLOURS: Final = (
     "#2563eb", "#ea8a0c", "#0f9d76", "#8b5cf6", "#d6336c", "#0891b2", "#84a11d", "#a16207", "#475569", "#e76f51",

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holons.bench.bids import Bids
 from holons.errors import BadInput
 from holons.nexmark import auction_ids, auctions, bid_ids, bids
 from holons.nexmark.auctions import AUCTION_COLUMNS, AUCTIONS
 from holons.nexmark.generator import COLUMNS, PERIOD, bids_before
+from holons_bench.bids import Bids
 
 _BATCH: Final = 200_000
 _GROUP_ROWS: Final = 1_000_000
 
 
 def write_bids(drawn: Bids, directory: Path, readers: int) -> None:
-    """The table `bids`, for the queries of `bench.throughput`."""
+    """The table `bids`, for the queries of `holons_bench.throughput`."""
     if readers > drawn.partitions:
         raise BadInput(f"{readers} readers of {drawn.partitions} partitions", hint="at most one for each partition")
     for reader in range(readers):

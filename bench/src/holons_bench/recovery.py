@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 import holons as h
-from holons.bench import live, plots
-from holons.bench.chronicle import Chronicle, Happened
-from holons.bench.kernels import Record
-from holons.bench.latencies import UNITS, figures
-from holons.bench.live import Fault
-from holons.bench.report import Report
 from holons.errors import InvariantBroken
 from holons.nexmark import PacedBids, highest_bid, highest_bids
 from holons.node import Settings
+from holons_bench import live, plots
+from holons_bench.chronicle import Chronicle, Happened
+from holons_bench.kernels import Record
+from holons_bench.latencies import UNITS, figures
+from holons_bench.live import Fault
+from holons_bench.report import Report
 
 WARM_S: Final = 5.0
 """So much at the beginning of each run is not counted."""
@@ -111,7 +111,7 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
 
 def run_stock(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
     """Runs every scenario on stock Structured Streaming: as many executors, the same rate, windows and times."""
-    from holons.bench.stock.recovery import run_stock as run_one
+    from holons_bench.stock.recovery import run_stock as run_one
 
     runs: Runs = {}
     for scenario in scenarios(0.0):

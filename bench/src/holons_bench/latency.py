@@ -25,14 +25,14 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench import live
-from holons.bench.flink import Flink
-from holons.bench.kernels import Record
-from holons.bench.latencies import quantile
-from holons.bench.plots import quantiles
-from holons.bench.report import Report
 from holons.errors import BadInput, InvariantBroken, StillRunning
 from holons.nexmark import PacedBids
+from holons_bench import live
+from holons_bench.flink import Flink
+from holons_bench.kernels import Record
+from holons_bench.latencies import quantile
+from holons_bench.plots import quantiles
+from holons_bench.report import Report
 
 QUERIES: Final = ("q5", "q7")
 OTHERS: Final = ("flink",)

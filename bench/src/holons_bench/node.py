@@ -26,12 +26,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.bench.bids import CATEGORIES, SECOND_US, Bids, Expected, Totals
-from holons.bench.kernels import Record
 from holons.engines.site import Site
 from holons.errors import InvariantBroken
 from holons.node import Node, submit
 from holons.program import Collected
+from holons_bench.bids import CATEGORIES, SECOND_US, Bids, Expected, Totals
+from holons_bench.kernels import Record
 
 STREAM: Final = "bids"
 CHANNEL: Final = "on_window"

@@ -37,10 +37,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holons.bench.processes import in_group, living
-from holons.bench.stock.feed import PacedFiles, produce
 from holons.engines.spark.session import check_java
 from holons.errors import BadInput, HolonsError, InvariantBroken
+from holons_bench.processes import in_group, living
+from holons_bench.stock.feed import PacedFiles, produce
 
 PAUSE_S: Final = 10.0
 APART_S: Final = 5.0

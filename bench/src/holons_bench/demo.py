@@ -15,13 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 import holons as h
-from holons.bench import live, plots
-from holons.bench.chronicle import Chronicle, Happened, short, takeovers
-from holons.bench.kernels import Record
-from holons.bench.latencies import UNITS, figures, limit_s
-from holons.bench.report import Report, plotly
 from holons.nexmark import PacedBids, highest_bid, highest_bids
 from holons.node import Running
+from holons_bench import live, plots
+from holons_bench.chronicle import Chronicle, Happened, short, takeovers
+from holons_bench.kernels import Record
+from holons_bench.latencies import UNITS, figures, limit_s
+from holons_bench.report import Report, plotly
 
 _PERIOD_US = 20_000
 _WARM_S = 2.0
