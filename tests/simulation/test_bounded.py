@@ -46,7 +46,7 @@ def counting(ports: Ports, counted: list[int]) -> Ports:
     return dataclasses.replace(
         ports,
         store=Counting(ports.store, counted),
-        beats=Counting(ports.beats, counted),
+        heartbeats=Counting(ports.heartbeats, counted),
         control=Counting(ports.control, counted),
         sync=lambda job: Counting(ports.sync(job), counted),
     )
@@ -93,7 +93,7 @@ def test_ten_thousand_windows_leave_nothing_behind():
         return counted[0] - before
 
     def sizes() -> dict[str, int]:
-        streams = {"beats": world.beats, "control": world.control, "sync": world.syncs[job.name]}
+        streams = {"heartbeats": world.heartbeats, "control": world.control, "sync": world.syncs[job.name]}
         return {
             "replica": max(node.jobs[job.name].replica.bytes_held() for node in nodes if job.name in node.jobs),
             "store": world.store.bytes_held(),

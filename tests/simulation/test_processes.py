@@ -22,7 +22,7 @@ from holons.clock import SystemClock
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.site import Site
 from holons.node import Settings
-from holons.node.messages import decode_beat
+from holons.node.messages import decode_heartbeat
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import LmdbSharedLog
@@ -176,8 +176,8 @@ def until(condition: Callable[[], object], why: str, within_s: float = 60.0) -> 
 
 
 def runs_something(site: Site, name: str) -> bool:
-    with LmdbSharedLog(site.directory / "shared", "beats", "reader") as beats:
-        told = [decode_beat(message.data) for message in beats.read({}, 100_000) if message.writer == name]
+    with LmdbSharedLog(site.directory / "shared", "heartbeats", "reader") as heartbeats:
+        told = [decode_heartbeat(message.data) for message in heartbeats.read({}, 100_000) if message.writer == name]
     return bool(told and told[-1].running)
 
 
@@ -220,8 +220,8 @@ def told(nodes: ProcessNodes, job: str) -> str:
 
 
 def pids(site: Site) -> set[int]:
-    with LmdbSharedLog(site.directory / "shared", "beats", "reader") as beats:
-        return {decode_beat(message.data).pid for message in beats.read({}, 100_000)}
+    with LmdbSharedLog(site.directory / "shared", "heartbeats", "reader") as heartbeats:
+        return {decode_heartbeat(message.data).pid for message in heartbeats.read({}, 100_000)}
 
 
 def running(pid: int) -> bool:

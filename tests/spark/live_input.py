@@ -12,7 +12,7 @@ from tests.workloads import load
 
 from holons.clock import SystemClock
 from holons.engines.site import Site
-from holons.node.messages import Beat, Claim, decode_beat, decode_control
+from holons.node.messages import Claim, Heartbeat, decode_control, decode_heartbeat
 from holons.program import Job, canonical
 from holons.semantics import run as run_oracle
 from holons.streams import Cursor, LmdbSharedLog
@@ -76,16 +76,16 @@ class LiveInput:
 
 
 class Witness:
-    """Follows what nodes tell each other. Claims are read before beats, so that a claim seen without a beat came first."""
+    """Follows what nodes tell each other. Claims are read first, so that a claim seen without a heartbeat came before it."""
 
     def __init__(self, site: Site) -> None:
-        self._beats = LmdbSharedLog(site.directory / "shared", "beats", "witness")
+        self._heartbeats = LmdbSharedLog(site.directory / "shared", "heartbeats", "witness")
         self._control = LmdbSharedLog(site.directory / "shared", "control", "witness")
-        self._beats_at: Cursor = {}
+        self._heartbeats_at: Cursor = {}
         self._control_at: Cursor = {}
         self.owners: dict[int, tuple[int, str]] = {}
-        self.newest: dict[str, Beat] = {}
-        self.beats: dict[str, list[Beat]] = {}
+        self.newest: dict[str, Heartbeat] = {}
+        self.heartbeats: dict[str, list[Heartbeat]] = {}
 
     def look(self) -> None:
         for message in self._control.read(self._control_at, 100_000):
@@ -93,18 +93,18 @@ class Witness:
             if isinstance(claim, Claim):
                 known = self.owners.get(claim.partition, (-1, ""))
                 self.owners[claim.partition] = max(known, (claim.epoch, claim.node))
-        for message in self._beats.read(self._beats_at, 100_000):
-            beat = decode_beat(message.data)
-            self.newest[beat.node] = beat
-            self.beats.setdefault(beat.node, []).append(beat)
+        for message in self._heartbeats.read(self._heartbeats_at, 100_000):
+            heartbeat = decode_heartbeat(message.data)
+            self.newest[heartbeat.node] = heartbeat
+            self.heartbeats.setdefault(heartbeat.node, []).append(heartbeat)
 
     def owned_by(self, node: str) -> set[int]:
         return {partition for partition, (_, owner) in self.owners.items() if owner == node}
 
     def runs(self, node: str) -> dict[int, int]:
         """What a node said last that it runs, and how far it is."""
-        beat = self.newest.get(node)
-        return {one.partition: one.offset for one in beat.running} if beat else {}
+        heartbeat = self.newest.get(node)
+        return {one.partition: one.offset for one in heartbeat.running} if heartbeat else {}
 
 
 def parent(pid: int) -> int:

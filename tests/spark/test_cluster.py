@@ -128,10 +128,10 @@ def check_survivors(run: Run, victims: list[str]) -> None:
     """They are the same processes from beginning to end."""
     run.witness.look()
     for name in set(run.names) - set(victims):
-        beats = run.witness.beats[name]
-        assert all(one.sequence < after.sequence for one, after in pairwise(beats))
-        assert {beat.pid for beat in beats} == {run.pids[name]}
-        assert f"{name}.1" not in run.witness.beats
+        heartbeats = run.witness.heartbeats[name]
+        assert all(one.sequence < after.sequence for one, after in pairwise(heartbeats))
+        assert {heartbeat.pid for heartbeat in heartbeats} == {run.pids[name]}
+        assert f"{name}.1" not in run.witness.heartbeats
 
 
 def test_an_executor_is_killed_and_the_others_take_over_before_spark_has_restarted_anything(spark, live, caplog):

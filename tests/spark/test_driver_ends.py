@@ -44,11 +44,11 @@ class Driver:
         def news() -> list[int]:
             self.live.more()
             self.witness.look()
-            mine = [beat for name, beat in self.witness.newest.items() if name not in self._before]
+            mine = [heartbeat for name, heartbeat in self.witness.newest.items() if name not in self._before]
             assert self.process.poll() is None, self.process.stderr.read()
-            ahead = [one.offset for beat in mine for one in beat.running]
+            ahead = [one.offset for heartbeat in mine for one in heartbeat.running]
             ready = len(mine) == 2 and ahead and min(ahead) > 0 and self.live.site.collected(self.live.job.name)
-            return [beat.pid for beat in mine] if ready else []
+            return [heartbeat.pid for heartbeat in mine] if ready else []
 
         until(news, "its nodes did not begin to work")
         return news()

@@ -13,7 +13,7 @@ Deed: TypeAlias = Literal["killed", "started", "paused", "resumed"]
 
 @dataclass(frozen=True)
 class Heard:
-    """A beat: who runs which partitions."""
+    """A heartbeat: who runs which partitions."""
 
     at_s: float
     node: str
@@ -103,7 +103,7 @@ class Chronicle:
 
 
 def spells(heard: Iterable[Heard], ends_s: Mapping[str, float], silence_s: float) -> list[Spell]:
-    """Consecutive beats that list a partition make a spell; death ends it, and so does a silence."""
+    """Consecutive heartbeats that list a partition make a spell; death ends it, and so does a silence."""
     open_: dict[tuple[str, int], tuple[float, float]] = {}
     found: list[Spell] = []
 

@@ -28,7 +28,7 @@ from holons.engines.producers import Feed, Producers
 from holons.engines.site import Site
 from holons.engines.watching import Seen, node_text
 from holons.errors import HolonsError, NodesSilent
-from holons.node import Settings, Submitted, decode_beat
+from holons.node import Settings, Submitted, decode_heartbeat
 from holons.program import Job
 from holons.streams import Cursor, LmdbLog, SharedLog
 from holons_bench.chronicle import Chronicle, Deed, Happened, Heard
@@ -110,12 +110,12 @@ def run(
             version = driver.submit(job)
             for _ in range(setting.nodes):
                 driver.start()
-            beats = _Beats(site.shared("beats", "chronicle#1"))
-            names = _wait_until_spread(driver, version, beats, load.partitions * setting.settings.replicas)
+            heartbeats = _Heartbeats(site.shared("heartbeats", "chronicle#1"))
+            names = _wait_until_spread(driver, version, heartbeats, load.partitions * setting.settings.replicas)
             start_s = producers.begin()
-            script = _Script(driver, names, beats, faults, start_s)
+            script = _Script(driver, names, heartbeats, faults, start_s)
             with _output(site, version, load) as output, script.followed():
-                follower = _Follower(load, start_s, output, beats, script)
+                follower = _Follower(load, start_s, output, heartbeats, script)
                 return follower.follow(driver, version, producers, setting.poll_s, observe)
 
 
@@ -160,8 +160,8 @@ def _output(site: Site, version: Submitted, load: Load) -> Iterator[LmdbLog]:
 # --- what nodes say ---------------------------------------------------------------------------------------------------
 
 
-class _Beats:
-    """All beats, as they come."""
+class _Heartbeats:
+    """All heartbeats, as they come."""
 
     def __init__(self, stream: SharedLog) -> None:
         self._stream = stream
@@ -175,10 +175,12 @@ class _Beats:
     def listen(self) -> None:
         now_s = self._clock.now_s()
         for message in self._stream.read(self._cursor, 100_000):
-            beat = decode_beat(message.data)
-            self.pids[beat.node] = beat.pid
-            self.heard.append(Heard(now_s, beat.node, beat.pid, tuple(one.partition for one in beat.running)))
-            for one in beat.running:
+            heartbeat = decode_heartbeat(message.data)
+            self.pids[heartbeat.node] = heartbeat.pid
+            self.heard.append(
+                Heard(now_s, heartbeat.node, heartbeat.pid, tuple(one.partition for one in heartbeat.running))
+            )
+            for one in heartbeat.running:
                 self._offsets[one.partition] = max(self._offsets.get(one.partition, 0), one.offset)
 
     @property
@@ -187,7 +189,7 @@ class _Beats:
         return sum(self._offsets.values())
 
 
-def _wait_until_spread(driver: Driver, version: Submitted, beats: _Beats, slots: int) -> list[str]:
+def _wait_until_spread(driver: Driver, version: Submitted, heartbeats: _Heartbeats, slots: int) -> list[str]:
     """Waits until every node runs its part, since what is measured is the steady state; returns their names.
 
     A node that dies meanwhile is replaced, and one that Spark runs again counts by its new name.
@@ -195,7 +197,7 @@ def _wait_until_spread(driver: Driver, version: Submitted, beats: _Beats, slots:
     clock = driver.clock
     until_s, replaced_s = clock.now_s() + _UP_S, clock.now_s()
     while (now_s := clock.now_s()) < until_s:
-        beats.listen()
+        heartbeats.listen()
         there = {name: len(running) for name, running in driver.watcher.look(version.id).nodes.items()}
         shares = list(there.values())
         if len(there) == len(driver.running) and sum(shares) == slots and max(shares) - min(shares) <= 1:
@@ -220,11 +222,11 @@ class _Script:
     """Does to nodes what the script says, at its times, in a thread of its own: nothing that is measured waits for it."""
 
     def __init__(
-        self, driver: Driver, names: Sequence[str], beats: _Beats, faults: Sequence[Fault], start_s: float
+        self, driver: Driver, names: Sequence[str], heartbeats: _Heartbeats, faults: Sequence[Fault], start_s: float
     ) -> None:
         self._driver = driver
         self.names = tuple(names)
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._start_s = start_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="holons faults")
@@ -277,7 +279,7 @@ class _Script:
         return self._driver.clock.now_s() - self._start_s
 
     def _busiest(self) -> str:
-        newest = {one.node: len(one.partitions) for one in list(self._beats.heard)}
+        newest = {one.node: len(one.partitions) for one in list(self._heartbeats.heard)}
         return max(self.names, key=lambda name: newest[name])
 
     def _remove(self, name: str) -> None:
@@ -286,7 +288,7 @@ class _Script:
         self._signal(name, signal.SIGKILL, "killed")
 
     def _signal(self, name: str, number: signal.Signals, what: Deed) -> None:
-        pid = self._beats.pids[name]
+        pid = self._heartbeats.pids[name]
         self.happened.append(Happened(self._now_s(), what, name, pid))
         os.kill(pid, number)
 
@@ -300,11 +302,11 @@ class _Script:
 class _Follower:
     """Reads results as they appear, and listens to nodes meanwhile."""
 
-    def __init__(self, load: Load, start_s: float, output: LmdbLog, beats: _Beats, script: _Script) -> None:
+    def __init__(self, load: Load, start_s: float, output: LmdbLog, heartbeats: _Heartbeats, script: _Script) -> None:
         self._load = load
         self._start_s = start_s
         self._output = output
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._script = script
         self._rows: list[dict[str, Any]] = []
         self._readable_s: list[float] = []
@@ -320,8 +322,8 @@ class _Follower:
             now_s = self._take()
             if now_s - listened_s >= _LISTEN_S:
                 listened_s = now_s
-                self._beats.listen()
-                self._read.append((now_s - self._start_s, self._beats.rows))
+                self._heartbeats.listen()
+                self._read.append((now_s - self._start_s, self._heartbeats.rows))
                 if self._script.error is not None:
                     raise self._script.error
             if now_s - observed_s >= _OBSERVE_S:
@@ -359,7 +361,7 @@ class _Follower:
         )
 
     def _chronicle(self, producer_lag_s: tuple[float, ...]) -> Chronicle:
-        heard = [Heard(one.at_s - self._start_s, one.node, one.pid, one.partitions) for one in self._beats.heard]
+        heard = [Heard(one.at_s - self._start_s, one.node, one.pid, one.partitions) for one in self._heartbeats.heard]
         due_s = np.array([self._due_s(row) for row in self._rows])
         readable_s = np.array(self._readable_s)
         return Chronicle(due_s, readable_s, self._rows, heard, self._script.happened, self._read, producer_lag_s)

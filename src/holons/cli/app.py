@@ -298,7 +298,7 @@ def log_tail(
 
       holons log tail bids --log DIR
       holons log tail on_window --follow
-      holons log tail shared/beats -n 1
+      holons log tail shared/heartbeats -n 1
     """
     from holons.cli import log as the_log
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holons.engines.node_logs import decode_said
 from holons.errors import CodecError
-from holons.node.messages import Beat, Claim, Control, Running, Submitted, decode_beat, decode_control
+from holons.node.messages import Claim, Control, Heartbeat, Running, Submitted, decode_control, decode_heartbeat
 from holons.wcrdt import Delta
 from holons.windows import instant_text
 
@@ -16,8 +16,8 @@ def in_words(stream: str, data: bytes) -> str:
     "5 bytes: b'hello'"
     """
     try:
-        if stream == "beats":
-            return _beat(decode_beat(data))
+        if stream == "heartbeats":
+            return _heartbeat(decode_heartbeat(data))
         if stream == "control":
             return _control(decode_control(data))
         if stream == "logs":
@@ -42,9 +42,9 @@ def _control(message: Control) -> str:
     return f"{message.job} is stopped: {message.kind}: {message.reason}"
 
 
-def _beat(beat: Beat) -> str:
-    running = "; ".join(_running(one) for one in beat.running) or "runs nothing"
-    return f"beat {beat.sequence}{', leaving' if beat.leaving else ''}: {running}"
+def _heartbeat(heartbeat: Heartbeat) -> str:
+    running = "; ".join(_running(one) for one in heartbeat.running) or "runs nothing"
+    return f"heartbeat {heartbeat.sequence}{', leaving' if heartbeat.leaving else ''}: {running}"
 
 
 def _running(one: Running) -> str:

@@ -1,6 +1,6 @@
 """A driver: starts, watches and stops nodes over a site. Where a node runs is a subclass's business.
 
-A driver coordinates nothing. It writes jobs into the control log, hands out their code, and looks at beats; if it dies,
+A driver coordinates nothing. It writes jobs into the control log, hands out their code, and looks at heartbeats; if it dies,
 its nodes end themselves, and another driver goes on with the same site.
 """
 
@@ -107,7 +107,7 @@ class Driver(ABC):
         self._started = self._deaths = 0
         self._tended_s = float("-inf")
         self._heard_s = self.clock.now_s()
-        self.watcher = Watcher(self._ports.beats, self.clock)
+        self.watcher = Watcher(self._ports.heartbeats, self.clock)
         self._relay = Relay(site.shared("logs", f"driver-{self._token}"), self._token)
         self._retired: list[NodeRun] = []
 

@@ -127,7 +127,7 @@ def telling(ports: Ports) -> Ports:
     """The same ports; a log or store that does not answer is logged. Nodes try again in silence."""
     return replace(
         ports,
-        beats=_Telling(ports.beats),
+        heartbeats=_Telling(ports.heartbeats),
         control=_Telling(ports.control),
         sync=lambda job: _Telling(ports.sync(job)),
         input=lambda stream: _Telling(ports.input(stream)),

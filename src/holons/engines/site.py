@@ -2,7 +2,7 @@
 
     <directory>/input/      streams that jobs read, each with a producer of its own
     <directory>/output/     what jobs put out: a stream for each (job, channel)
-    <directory>/shared/     beats, the control log, what nodes log, and a sync stream for each job
+    <directory>/shared/     heartbeats, the control log, what nodes log, and a sync stream for each job
     <directory>/journal/    where idle marks are among the rows of inputs
     <directory>/store/      checkpoints
     <directory>/batches/    what Spark is about to append to inputs
@@ -101,7 +101,7 @@ class Site:
 
         return Ports(
             clock=SystemClock(),
-            beats=self.shared("beats", writer),
+            heartbeats=self.shared("heartbeats", writer),
             control=self.shared("control", writer),
             sync=lambda job: self.shared(f"sync-{job}", writer),
             previews=lambda job: self.shared(f"previews-{job}", writer),
@@ -112,7 +112,7 @@ class Site:
 
     def shared(self, stream: str, writer: str) -> LmdbSharedLog:
         """A stream that nodes and drivers share."""
-        size = _SMALL_SEGMENT_BYTES if stream in ("beats", "logs") else _SEGMENT_BYTES
+        size = _SMALL_SEGMENT_BYTES if stream in ("heartbeats", "logs") else _SEGMENT_BYTES
         return LmdbSharedLog(self.directory / "shared", stream, writer, segment_bytes=size)
 
     def journaled(self, stream: str, log: LmdbLog, idle_marks: bool = False) -> InputLog:

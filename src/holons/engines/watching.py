@@ -1,21 +1,21 @@
-"""What nodes are doing, as their beats tell: for people who watch, and for drivers that wait."""
+"""What nodes are doing, as their heartbeats tell: for people who watch, and for drivers that wait."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from holons.clock import Clock
-from holons.node import Beat, Running, decode_beat
+from holons.node import Heartbeat, Running, decode_heartbeat
 from holons.streams import Cursor, SharedLog
 from holons.windows import BEGINNING, ENDING, instant_text
 
 _SILENT_S = 3.0
-_BEATS_MAX = 100_000
+_HEARTBEATS_MAX = 100_000
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All nodes that beat lately, and how far anybody has come with one job."""
+    """All nodes that sent a heartbeat lately, and how far anybody has come with one job."""
 
     nodes: dict[str, tuple[Running, ...]] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
@@ -32,37 +32,37 @@ class Seen:
 
 
 class Watcher:
-    """Reads beats, and sums up. Those that are there already may be of the dead: who lives will beat again."""
+    """Reads heartbeats, and sums up. Those that are there already may be of the dead: who lives will send another."""
 
-    def __init__(self, beats: SharedLog, clock: Clock) -> None:
-        self._beats = beats
+    def __init__(self, heartbeats: SharedLog, clock: Clock) -> None:
+        self._heartbeats = heartbeats
         self._clock = clock
         self._cursor: Cursor = {}
-        self._heard: dict[str, tuple[Beat, float]] = {}
+        self._heard: dict[str, tuple[Heartbeat, float]] = {}
         self._first: dict[tuple[str, int], int] = {}
         self._furthest: dict[tuple[str, int], Running] = {}
         self._before: tuple[float, int, dict[str, dict[int, int]]] | None = None
         self._rate = 0.0
         self._node_rates: dict[str, float] = {}
-        while beats.read(self._cursor, _BEATS_MAX):
+        while heartbeats.read(self._cursor, _HEARTBEATS_MAX):
             pass
 
     def settled(self, given: int) -> set[str]:
         """The nodes that have so many jobs, and say that all of them are out."""
         self._listen()
-        return {name for name, (beat, _) in self._heard.items() if beat.settled and beat.given == given}
+        return {name for name, (heartbeat, _) in self._heard.items() if heartbeat.settled and heartbeat.given == given}
 
     def pids(self) -> dict[str, int]:
-        """The process of each node that beat lately."""
+        """The process of each node that sent a heartbeat lately."""
         now_s = self._listen()
-        return {name: beat.pid for name, (beat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
+        return {name: heartbeat.pid for name, (heartbeat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
 
     def _listen(self) -> float:
         now_s = self._clock.now_s()
-        for message in self._beats.read(self._cursor, _BEATS_MAX):
-            beat = decode_beat(message.data)
-            self._heard[message.writer] = beat, now_s
-            for one in beat.running:
+        for message in self._heartbeats.read(self._cursor, _HEARTBEATS_MAX):
+            heartbeat = decode_heartbeat(message.data)
+            self._heard[message.writer] = heartbeat, now_s
+            for one in heartbeat.running:
                 place = one.job, one.partition
                 self._first.setdefault(place, rows_read(one))
                 known = self._furthest.get(place)
@@ -72,7 +72,9 @@ class Watcher:
     def look(self, job: str) -> Seen:
         """What the nodes said last about a job."""
         now_s = self._listen()
-        lately = {name: beat.running for name, (beat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
+        lately = {
+            name: heartbeat.running for name, (heartbeat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S
+        }
         nodes = {name: tuple(one for one in running if one.job == job) for name, running in sorted(lately.items())}
         furthest = {partition: one for (owner, partition), one in self._furthest.items() if owner == job}
         rows = sum(rows_read(one) for one in furthest.values())

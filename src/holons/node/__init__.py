@@ -60,13 +60,13 @@ preview is old, never wrong.
 """
 
 from holons.node.jobs import Jobs, cancel, read_jobs, submit
-from holons.node.messages import Beat, Running, Stopped, Submitted, decode_beat
+from holons.node.messages import Heartbeat, Running, Stopped, Submitted, decode_heartbeat
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
 from holons.node.settings import Settings
 
 __all__ = [
-    "Beat",
+    "Heartbeat",
     "Jobs",
     "Node",
     "Ports",
@@ -75,7 +75,7 @@ __all__ = [
     "Stopped",
     "Submitted",
     "cancel",
-    "decode_beat",
+    "decode_heartbeat",
     "partitions_of",
     "read_jobs",
     "submit",

@@ -1,21 +1,21 @@
 """Who is alive, as far as one node can tell.
 
 A peer is dead when its number has not moved for `failure_timeout_s` of *my* time, and that time counts only while I
-have read the heartbeat stream to its end and my own beats come back. So after a pause of mine, or an outage of the
-log, nobody looks dead. A restarted node has a new name, so old beats are never taken for new ones.
+have read the heartbeat stream to its end and my own heartbeats come back. So after a pause of mine, or an outage of the
+log, nobody looks dead. A restarted node has a new name, so old heartbeats are never taken for new ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holons.node.messages import Beat, Running
+from holons.node.messages import Heartbeat, Running
 from holons.node.settings import Settings
 
 
 @dataclass
 class _Peer:
-    beat: Beat
+    heartbeat: Heartbeat
     moved_at_s: float
     """On the watching clock."""
 
@@ -34,17 +34,17 @@ class Membership:
         self._returned = 0
 
     def sent(self, sequence: int) -> None:
-        """A beat of mine is on its way."""
+        """A heartbeat of mine is on its way."""
         self._sent = sequence
 
-    def heard(self, beat: Beat) -> None:
-        """A beat came out of the stream."""
-        if beat.node == self.me:
-            self._returned = max(self._returned, beat.sequence)
+    def heard(self, heartbeat: Heartbeat) -> None:
+        """A heartbeat came out of the stream."""
+        if heartbeat.node == self.me:
+            self._returned = max(self._returned, heartbeat.sequence)
             return
-        known = self._peers.get(beat.node)
-        if known is None or beat.sequence > known.beat.sequence:
-            self._peers[beat.node] = _Peer(beat, self.watched_s)
+        known = self._peers.get(heartbeat.node)
+        if known is None or heartbeat.sequence > known.heartbeat.sequence:
+            self._peers[heartbeat.node] = _Peer(heartbeat, self.watched_s)
 
     def watch(self, now_s: float, *, caught_up: bool) -> None:
         """Time passes; it counts against the others only if I could have heard them."""
@@ -58,14 +58,14 @@ class Membership:
         if node == self.me:
             return True
         peer = self._peers.get(node)
-        if peer is None or peer.beat.leaving:
+        if peer is None or peer.heartbeat.leaving:
             return False
         return self.watched_s - peer.moved_at_s <= self._settings.failure_timeout_s
 
     def died(self, node: str, patience: float = 1.0) -> bool:
         """Whether a node went without a goodbye, and has been silent for so many failure timeouts."""
         peer = self._peers.get(node)
-        if node == self.me or peer is None or peer.beat.leaving:
+        if node == self.me or peer is None or peer.heartbeat.leaving:
             return False
         return self.watched_s - peer.moved_at_s > patience * self._settings.failure_timeout_s
 
@@ -84,7 +84,7 @@ class Membership:
     def expect(self, node: str) -> None:
         """Someone named in a claim: it has the timeout to show up."""
         if not self.known(node):
-            self._peers[node] = _Peer(Beat(node, -1), self.watched_s)
+            self._peers[node] = _Peer(Heartbeat(node, -1), self.watched_s)
 
     def live(self) -> list[str]:
         """All nodes that may be counted on, myself included."""
@@ -93,16 +93,16 @@ class Membership:
     def running(self, node: str) -> tuple[Running, ...]:
         """What a peer said it runs."""
         peer = self._peers.get(node)
-        return peer.beat.running if peer is not None else ()
+        return peer.heartbeat.running if peer is not None else ()
 
     def all_running(self) -> list[tuple[str, Running]]:
         """What everybody ever said last, the dead included: progress does not go back."""
-        return [(node, running) for node, peer in sorted(self._peers.items()) for running in peer.beat.running]
+        return [(node, running) for node, peer in sorted(self._peers.items()) for running in peer.heartbeat.running]
 
     def suspicion(self, job: str, partition: int, patience: float = 1.0) -> tuple[int, int]:
         """How many owners in a row died without getting beyond an offset, and which.
 
-        Every node says in a beat what it is about to touch, so the dead tell where they died.
+        Every node says in a heartbeat what it is about to touch, so the dead tell where they died.
         """
         told = [
             (node, running)

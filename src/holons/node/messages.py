@@ -41,7 +41,7 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """Whether it waits for slower partitions before it reads on."""
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
     """A sign of life, from the node's main loop itself."""
 
     node: str
@@ -130,19 +130,19 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
 Control: TypeAlias = Claim | Stopped | Submitted
 
 _encoder = msgspec.msgpack.Encoder()
-_beats = msgspec.msgpack.Decoder(Beat)
+_heartbeats = msgspec.msgpack.Decoder(Heartbeat)
 _control = msgspec.msgpack.Decoder(Claim | Stopped | Submitted)
 
 
-def encode(message: Beat | Control) -> bytes:
+def encode(message: Heartbeat | Control) -> bytes:
     """A message as bytes."""
     return _encoder.encode(message)
 
 
-def decode_beat(data: bytes) -> Beat:
+def decode_heartbeat(data: bytes) -> Heartbeat:
     """A heartbeat from bytes."""
     try:
-        return _beats.decode(data)
+        return _heartbeats.decode(data)
     except msgspec.DecodeError as error:
         raise CodecError(f"not a heartbeat: {error}", hint="the heartbeat stream is damaged, or not ours") from error
 

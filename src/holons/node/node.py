@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from holons.errors import CheckpointLost, HolonsError, LogUnavailable, StoreUnavailable, UnpicklableProgram
 from holons.node.jobs import Jobs
 from holons.node.membership import Membership
-from holons.node.messages import Beat, Claim, Control, Running, Stopped, decode_beat, decode_control, encode
+from holons.node.messages import Claim, Control, Heartbeat, Running, Stopped, decode_control, decode_heartbeat, encode
 from holons.node.ownership import Owner, Ownership, Slot, Trail, preference
 from holons.node.ports import Ports
 from holons.node.settings import Settings
@@ -21,11 +21,11 @@ from holons.node.tasklets import JobOnNode, PartitionTasklet
 from holons.program import Cut, Job
 from holons.streams import Cursor
 
-_BEATS_KEPT = 16
+_HEARTBEATS_KEPT = 16
 _HOUSEKEEPING = 0.25  # of a heartbeat
 _HOUSEKEEPING_AT_THE_END = 0.04
 _AT_ONCE = float("-inf")
-_SURELY = 3.0  # so many failure timeouts without a beat: no longer only slow
+_SURELY = 3.0  # so many failure timeouts without a heartbeat: no longer only slow
 
 
 class Node:
@@ -50,11 +50,11 @@ class Node:
         self._trail = Trail()
         self._trimmed_at_s = float("-inf")
         self._untold: list[Stopped] = []
-        self._beats_cursor: Cursor = {}
+        self._heartbeats_cursor: Cursor = {}
         self._control_cursor: Cursor = {}
         self._began_s = ports.clock.now_s()
         self._sequence = 0
-        self._beat_at_s = self._kept_house_at_s = _AT_ONCE
+        self._heartbeat_at_s = self._kept_house_at_s = _AT_ONCE
         self._out_at_s = _AT_ONCE
         """When the last of what runs here was out."""
         self._vacant_since_s: dict[Slot, float] = {}
@@ -65,7 +65,7 @@ class Node:
         self._forgotten: set[str] = set()
         self._troubled: set[str] = set()
         """Jobs whose logs did not answer the last time."""
-        self._beat_position = 0
+        self._heartbeat_position = 0
         self._told_ends = (False, 0)
 
     def add_job(self, name: str, job: Job, cuts: Sequence[Cut] = ()) -> None:
@@ -93,7 +93,7 @@ class Node:
         """Tells the others to take over; keep ticking until it has `left`."""
         self.leaving = True
         self._handed_over = False
-        self._beat_soon()
+        self._heartbeat_soon()
 
     def close(self) -> None:
         """Stores where everything is, so that whoever comes next begins there; and says that it did not die of any of it."""
@@ -103,8 +103,8 @@ class Node:
                     tasklet.checkpoint(now=True)
                 tasklet.suspicion, tasklet.quiet = 0, True
         with suppress(OSError):
-            self._beat_soon()
-            self._beat()
+            self._heartbeat_soon()
+            self._heartbeat()
 
     @property
     def left(self) -> bool:
@@ -152,21 +152,21 @@ class Node:
     def _keep_house(self) -> bool:
         """Everything but the work itself: a few times in a heartbeat, since each look at a stream costs.
 
-        One stream that does not answer keeps nobody from the others: least of all from beating.
+        One stream that does not answer keeps nobody from the others: least of all from sending heartbeats.
         """
         heard, deaf = False, True
         with suppress(OSError):
             heard, deaf = self._listen(), False
         begin = (self._open_jobs,) if deaf else (self._open_jobs, self._claim)
-        tell = (self._try_next, self._tell_ends, self._beat, self._tell_failures)
+        tell = (self._try_next, self._tell_ends, self._heartbeat, self._tell_failures)
         for step in (*begin, *tell, self._tend, self._trim_streams):
             with suppress(OSError):
                 step()
         return heard
 
-    def _beat_soon(self) -> None:
+    def _heartbeat_soon(self) -> None:
         """The others should know at once."""
-        self._beat_at_s = _AT_ONCE
+        self._heartbeat_at_s = _AT_ONCE
         self._look_soon()
 
     def _look_soon(self) -> None:
@@ -179,7 +179,7 @@ class Node:
         if ends != self._told_ends:
             if ends[1] == sum(len(here.tasklets) for here in self.jobs.values()):
                 self._out_at_s = self.ports.clock.now_s()
-            self._beat_soon()
+            self._heartbeat_soon()
 
     def _ends(self) -> tuple[bool, int]:
         return self.settled, sum(one.settled for here in self.jobs.values() for one in here.tasklets.values())
@@ -196,9 +196,9 @@ class Node:
                 happened |= tasklet.tick()
                 tasklet.checkpoint()
                 if (here.name, partition) == self._on_trial and not tasklet.suspicion:
-                    self._beat_soon()  # the next one's turn
+                    self._heartbeat_soon()  # the next one's turn
                 else:
-                    self._beat()  # many partitions may take long
+                    self._heartbeat()  # many partitions may take long
         here.snapshot()
         if here.trim_soon and not waiting:  # what is to start may begin further back than what runs
             here.trim_soon = False
@@ -252,10 +252,10 @@ class Node:
 
     def _listen(self) -> bool:
         limit = self.settings.messages_max
-        beats = self.ports.beats.read(self._beats_cursor, limit)
-        for message in beats:
-            self.membership.heard(decode_beat(message.data))
-        self.membership.watch(self.ports.clock.now_s(), caught_up=len(beats) < limit)
+        heartbeats = self.ports.heartbeats.read(self._heartbeats_cursor, limit)
+        for message in heartbeats:
+            self.membership.heard(decode_heartbeat(message.data))
+        self.membership.watch(self.ports.clock.now_s(), caught_up=len(heartbeats) < limit)
         starts = self.ports.control.starts()
         control = self.ports.control.read(self._control_cursor, limit)
         for message in control:  # from here on nothing may fail: the cursor has moved
@@ -306,18 +306,20 @@ class Node:
                 del slots[slot]
         self._lost_since_s.pop(job, None)
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         now_s = self.ports.clock.now_s()
-        if now_s - self._beat_at_s < self.settings.heartbeat_s:
+        if now_s - self._heartbeat_at_s < self.settings.heartbeat_s:
             return
         self._sequence += 1
         running = [self._told(here, tasklet) for here in self.jobs.values() for tasklet in here.tasklets.values()]
         ends = self._ends()
-        beat = Beat(self.name, self._sequence, tuple(running), self.leaving, len(self.given), ends[0], self._pid)
-        self._beat_position = self.ports.beats.append(encode(beat))
+        heartbeat = Heartbeat(
+            self.name, self._sequence, tuple(running), self.leaving, len(self.given), ends[0], self._pid
+        )
+        self._heartbeat_position = self.ports.heartbeats.append(encode(heartbeat))
         self._told_ends = ends
         self.membership.sent(self._sequence)
-        self._beat_at_s = now_s
+        self._heartbeat_at_s = now_s
         waiting = {
             (here.name, tasklet.partition)
             for here in self.jobs.values()
@@ -454,7 +456,7 @@ class Node:
         ]
         trial = min(suspects, default=(0, "", -1))[1:]
         if suspects and trial != self._on_trial:
-            self._beat_soon()
+            self._heartbeat_soon()
         self._on_trial = trial
 
     def _slot_owner(self, job: str, partition: int, slot: int) -> str | None:
@@ -529,7 +531,7 @@ class Node:
             try:
                 tasklet = here.start(partition)
                 tasklet.suspicion, tasklet.suspect_to = self.membership.suspicion(here.name, partition)
-                self._beat_soon()
+                self._heartbeat_soon()
             except (LogUnavailable, StoreUnavailable):
                 continue
             except CheckpointLost as error:
@@ -559,14 +561,14 @@ class Node:
     # --- letting go of what nobody needs ---------------------------------------------------------------------------
 
     def _trim_streams(self) -> None:
-        """Drops old beats, those of the long dead included, and claims that were outbid."""
+        """Drops old heartbeats, those of the long dead included, and claims that were outbid."""
         now_s = self.ports.clock.now_s()
         if now_s - self._trimmed_at_s < 10 * self.settings.failure_timeout_s:
             return
         self._trimmed_at_s = now_s
-        beats = {self.ports.beats.writer: max(0, self._beat_position - _BEATS_KEPT)}
-        beats |= {node: self._beats_cursor.get(node, 0) for node in self.membership.forget()}
-        self.ports.beats.trim(beats)
+        heartbeats = {self.ports.heartbeats.writer: max(0, self._heartbeat_position - _HEARTBEATS_KEPT)}
+        heartbeats |= {node: self._heartbeats_cursor.get(node, 0) for node in self.membership.forget()}
+        self.ports.heartbeats.trim(heartbeats)
         needless = self._trail.needless(self.ownership)
         self.ports.control.trim(
             {writer: at for writer, at in needless.items() if at > self.ports.control.start(writer)}

@@ -16,7 +16,7 @@ class Ports:
     """Logs, a store and a clock: real ones, or the simulator's."""
 
     clock: Clock
-    beats: SharedLog
+    heartbeats: SharedLog
     control: SharedLog
     sync: Callable[[str], SharedLog]
     """The sync stream of a job."""

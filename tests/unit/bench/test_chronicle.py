@@ -1,4 +1,4 @@
-"""Who ran what, who took over, how much was read: from made-up beats."""
+"""Who ran what, who took over, how much was read: from made-up heartbeats."""
 
 import numpy as np
 import pytest
@@ -8,20 +8,20 @@ from holons_bench.chronicle import Chronicle, Happened, Heard, Spell, spells, ta
 EMPTY = np.empty(0)
 
 
-def beats(node: str, from_s: float, to_s: float, *partitions: int) -> list[Heard]:
+def heartbeats(node: str, from_s: float, to_s: float, *partitions: int) -> list[Heard]:
     return [Heard(round(at_s, 3), node, 7, partitions) for at_s in np.arange(from_s, to_s, 0.1)]
 
 
 HEARD = [
-    *beats("a", 0.0, 5.0, 0, 1),
-    *beats("b", 0.0, 5.95, 2),
-    *beats("b", 6.0, 9.95, 0, 2),
-    *beats("c", 6.5, 9.95, 1),
+    *heartbeats("a", 0.0, 5.0, 0, 1),
+    *heartbeats("b", 0.0, 5.95, 2),
+    *heartbeats("b", 6.0, 9.95, 0, 2),
+    *heartbeats("c", 6.5, 9.95, 1),
 ]
 KILLED = Happened(5.05, "killed", "a", 7)
 
 
-def test_beats_that_list_a_partition_make_a_spell():
+def test_heartbeats_that_list_a_partition_make_a_spell():
     assert spells(HEARD, {"a": 5.05}, 1.0) == [
         Spell(0, "a", 0.0, 5.05),
         Spell(0, "b", 6.0, 9.9),
@@ -32,12 +32,12 @@ def test_beats_that_list_a_partition_make_a_spell():
 
 
 def test_a_partition_that_is_no_longer_listed_is_over_and_may_come_back():
-    heard = [*beats("a", 0.0, 1.0, 0), *beats("a", 1.0, 2.0), *beats("a", 2.0, 2.95, 0)]
+    heard = [*heartbeats("a", 0.0, 1.0, 0), *heartbeats("a", 1.0, 2.0), *heartbeats("a", 2.0, 2.95, 0)]
     assert spells(heard, {}, 1.0) == [Spell(0, "a", 0.0, 1.0), Spell(0, "a", 2.0, 2.9)]
 
 
 def test_a_silence_ends_a_spell_where_it_began():
-    heard = [*beats("a", 0.0, 1.0, 0), *beats("a", 4.0, 4.95, 0)]
+    heard = [*heartbeats("a", 0.0, 1.0, 0), *heartbeats("a", 4.0, 4.95, 0)]
     assert spells(heard, {}, 1.0) == [Spell(0, "a", 0.0, 0.9), Spell(0, "a", 4.0, 4.9)]
     assert spells(heard, {}, 5.0) == [Spell(0, "a", 0.0, 4.9)]
 
@@ -49,12 +49,12 @@ def test_who_took_over_and_how_long_that_took():
 
 
 def test_who_ran_it_all_the_while_took_over_at_once_and_who_ran_it_before_does_not_count():
-    ran = spells([*HEARD, *beats("c", 0.0, 2.0, 0), *beats("d", 1.0, 8.0, 1)], {"a": 5.05}, 1.0)
+    ran = spells([*HEARD, *heartbeats("c", 0.0, 2.0, 0), *heartbeats("d", 1.0, 8.0, 1)], {"a": 5.05}, 1.0)
     assert [(one.node, one.after_s) for one in takeovers(ran, KILLED)] == [("b", pytest.approx(0.95)), ("d", 0.0)]
 
 
 def test_a_partition_that_nobody_ran_again_is_not_told():
-    assert takeovers(spells(beats("a", 0.0, 5.0, 0), {"a": 5.05}, 1.0), KILLED) == []
+    assert takeovers(spells(heartbeats("a", 0.0, 5.0, 0), {"a": 5.05}, 1.0), KILLED) == []
 
 
 def test_faults_are_what_hurts():

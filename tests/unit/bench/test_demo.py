@@ -27,10 +27,10 @@ def made_up(*, killed: bool = True) -> Chronicle:
     late = np.full(10, 0.02)
     if killed:
         late[5] = 0.6
-    beats = [*heard("node-1#x", 0, 6.45, 0), *heard("node-1#x", 6.5, 10.5, 0, 1), *heard("node-2#x", 0, 5.4, 1)]
-    beats += heard("node-2#x.1", 7.4, 10.5)
+    heartbeats = [*heard("node-1#x", 0, 6.45, 0), *heard("node-1#x", 6.5, 10.5, 0, 1), *heard("node-2#x", 0, 5.4, 1)]
+    heartbeats += heard("node-2#x.1", 7.4, 10.5)
     happened = [Happened(5.4, "killed", "node-2#x", 42)] if killed else []
-    return Chronicle(due, due + late, list(ROWS), beats, happened)
+    return Chronicle(due, due + late, list(ROWS), heartbeats, happened)
 
 
 def account(run: Chronicle, options: Options = OPTIONS) -> str:

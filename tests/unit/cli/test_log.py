@@ -9,7 +9,7 @@ from tests.unit.cli.test_app import run
 
 from holons.cli import log as the_log
 from holons.errors import BadInput
-from holons.node.messages import Beat, Claim, Running, Stopped, encode
+from holons.node.messages import Claim, Heartbeat, Running, Stopped, encode
 from holons.streams import LmdbLog, LmdbSharedLog, describe
 from holons.wcrdt import Delta, Seal
 
@@ -25,7 +25,7 @@ def site(tmp_path: Path) -> Path:
     with LmdbLog(tmp_path / "output", "bids", 1, "node-1#1") as log:
         log.append(0, pa.record_batch({"n": [4]}))
     for stream, message in {
-        "beats": encode(Beat("node-1#1", 7, (RUNNING,), True)),
+        "heartbeats": encode(Heartbeat("node-1#1", 7, (RUNNING,), True)),
         "control": encode(Claim("shares", 1, 0, 2, "node-1#1")),
         "sync-shares": Delta(0, 1, 0, 1_000_000, (Seal(0, 0, b"abc"),)).encode(),
         "notes": b"hello",
@@ -46,14 +46,14 @@ def test_ls_lists_every_stream_with_what_its_header_says(site: Path, capsys: pyt
     assert list(told) == [
         "input/bids",
         "output/bids",
-        "shared/beats",
         "shared/control",
+        "shared/heartbeats",
         "shared/notes",
         "shared/sync-shares",
     ]
-    bids, beats = told["input/bids"], told["shared/beats"]
+    bids, heartbeats = told["input/bids"], told["shared/heartbeats"]
     assert (bids["kind"], bids["partitions"], bids["entries"], bids["writers"]) == ("rows", 2, 5, ["producer#1"])
-    assert (beats["kind"], beats["entries"], beats["writers"]) == ("shared", 2, ["node-1#1"])
+    assert (heartbeats["kind"], heartbeats["entries"], heartbeats["writers"]) == ("shared", 2, ["node-1#1"])
     assert bids["bytes"] > 0
     assert run("log", "ls", str(site)) == 0
     assert "producer#1" in capsys.readouterr().out
@@ -86,7 +86,7 @@ def test_nothing_is_written_by_looking(site: Path):
     for command in (
         ["ls", str(site)],
         ["head", "input/bids", "--log", str(site)],
-        ["stat", "beats", "--log", str(site)],
+        ["stat", "heartbeats", "--log", str(site)],
     ):
         assert run("log", *command) == 0
     assert {path: path.stat().st_mtime_ns for path in site.rglob("*") if path.name != "lock.mdb"} == before
@@ -113,7 +113,7 @@ def test_head_and_tail_show_rows_and_marks_at_their_places(site: Path, capsys: p
 @pytest.mark.parametrize(
     ("stream", "told"),
     [
-        ("beats", "beat 7, leaving: shares/1 at 120 (parked)"),
+        ("heartbeats", "heartbeat 7, leaving: shares/1 at 120 (parked)"),
         ("control", "node-1#1 takes partition 1 of shares (slot 0, epoch 2)"),
         ("sync-shares", "partition 1 sealed (1970-01-01 00:00:00, 1970-01-01 00:00:01]: 1 panes, 3 bytes"),
         ("notes", "5 bytes: b'hello'"),
@@ -127,7 +127,7 @@ def test_messages_are_told_in_words(site: Path, stream: str, told: str, capsys: 
 def test_a_stopped_job_and_a_broken_message_are_told_in_words():
     stopped = encode(Stopped("shares", "ProgramFailed", "it raised"))
     assert the_log.in_words("control", stopped) == "shares is stopped: ProgramFailed: it raised"
-    assert "not a heartbeat" in the_log.in_words("beats", b"\x00")
+    assert "not a heartbeat" in the_log.in_words("heartbeats", b"\x00")
 
 
 def test_stat_tells_each_partition(site: Path, capsys: pytest.CaptureFixture[str]):
@@ -144,7 +144,7 @@ def test_stat_tells_each_partition(site: Path, capsys: pytest.CaptureFixture[str
         "last": 5_000_000,
     }
     assert (second["rows"], second["marks"]) == (1, 0)
-    assert run("log", "stat", "beats", "--log", str(site), "--json", "-") == 0
+    assert run("log", "stat", "heartbeats", "--log", str(site), "--json", "-") == 0
     assert records(capsys) == [{"writer": "node-1#1", "start": 0, "end": 2}]
     assert run("log", "stat", "output/bids", "--log", str(site)) == 0
     assert "on disk" in capsys.readouterr().out
@@ -185,7 +185,7 @@ def test_a_damaged_stream_is_told_and_hides_no_other(site: Path, capsys: pytest.
     told = capsys.readouterr().out
     assert "damaged" in told
     assert "\ninput/bids: " in told
-    assert "shared/beats" in told
+    assert "shared/heartbeats" in told
     assert run("log", "head", "input/bids", "--log", str(site)) == 1
     assert "is damaged" in capsys.readouterr().err
 
@@ -196,7 +196,7 @@ def test_a_damaged_stream_is_told_and_hides_no_other(site: Path, capsys: pytest.
         (["head", "bids"], "could be one of 2 streams"),
         (["head", "asks"], "no stream 'asks'"),
         (["head", "input/bids", "--partition", "2"], "no partition 2"),
-        (["head", "beats", "--partition", "0"], "has no partitions"),
+        (["head", "heartbeats", "--partition", "0"], "has no partitions"),
     ],
 )
 def test_what_is_not_there_is_told(site: Path, arguments: list[str], told: str, capsys):

@@ -46,7 +46,7 @@ def test_a_lost_answer_leaves_what_was_written(simulation: Simulation):
     lost = 0
     for number in range(20):
         try:
-            ports.beats.append(b"%d" % number)
+            ports.heartbeats.append(b"%d" % number)
         except LogUnavailable:
             lost += 1
         try:
@@ -58,7 +58,7 @@ def test_a_lost_answer_leaves_what_was_written(simulation: Simulation):
     assert ports.store.positions("record") == [(number,) for number in range(20)]
     simulation.world.now_s = 3.0
     for number in range(20):
-        ports.beats.append(b"%d" % number)
+        ports.heartbeats.append(b"%d" % number)
 
 
 def test_all_others_crash(simulation: Simulation):

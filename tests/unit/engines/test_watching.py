@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from holons.engines.embedded.nodes import TurnClock
 from holons.engines.watching import Watcher
-from holons.node import Beat, Running
+from holons.node import Heartbeat, Running
 from holons.node.messages import encode
 from holons.streams import MemoryHub
 
@@ -15,15 +15,15 @@ def test_rows_a_second_are_told_for_each_node_from_when_it_took_a_partition_over
     hub, clock = MemoryHub(), TurnClock()
     watcher = Watcher(hub.open("watcher"), clock)
 
-    def beat(node: str, sequence: int, *told: Running) -> None:
-        hub.open(node).append(encode(Beat(node, sequence, told)))
+    def heartbeat(node: str, sequence: int, *told: Running) -> None:
+        hub.open(node).append(encode(Heartbeat(node, sequence, told)))
 
-    beat("a", 1, running(0, 100), running(1, 50))
-    beat("b", 1, running(2, 0))
+    heartbeat("a", 1, running(0, 100), running(1, 50))
+    heartbeat("b", 1, running(2, 0))
     assert watcher.look("job").node_rows_per_s == {"a": 0.0, "b": 0.0}
     clock.sleep_s(2.0)
-    beat("a", 2, running(0, 300))
-    beat("b", 2, running(2, 10), running(1, 60))
+    heartbeat("a", 2, running(0, 300))
+    heartbeat("b", 2, running(2, 10), running(1, 60))
     seen = watcher.look("job")
     assert seen.node_rows_per_s == {"a": 100.0, "b": 5.0}
     assert seen.rows_per_s == (370 - 150) / 2.0

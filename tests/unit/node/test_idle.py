@@ -208,7 +208,7 @@ def test_after_a_pause_of_its_own_a_node_reads_before_it_speaks():
 
 def told(node, sequence, partition, *, offset, idle, job="job"):
     running = messages.Running(job, partition, 0, 0, offset, 0, idle, parked=False, stored_to=0, emitted_to=(0,))
-    return messages.Beat(node, sequence, (running,))
+    return messages.Heartbeat(node, sequence, (running,))
 
 
 @pytest.fixture

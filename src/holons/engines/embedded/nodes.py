@@ -40,7 +40,7 @@ class World:
     def __init__(self, inputs: Mapping[str, InputLog]) -> None:
         self.clock = TurnClock()
         self.inputs = inputs
-        self.beats, self.control = MemoryHub(), MemoryHub()
+        self.heartbeats, self.control = MemoryHub(), MemoryHub()
         self.syncs: dict[str, MemoryHub] = {}
         self.previews: dict[str, MemoryHub] = {}
         self.outputs: dict[tuple[str, str], MemoryLog] = {}
@@ -50,7 +50,7 @@ class World:
         """The world as one node sees it."""
         return Ports(
             clock=self.clock,
-            beats=self.beats.open(node),
+            heartbeats=self.heartbeats.open(node),
             control=self.control.open(node),
             sync=lambda job: self.syncs.setdefault(job, MemoryHub()).open(node),
             previews=lambda job: self.previews.setdefault(job, MemoryHub()).open(node),
@@ -81,7 +81,7 @@ class TurnNodes:
         ]
         for node in self._nodes:
             node.add_job(job.name, job)
-        self._watcher = Watcher(world.beats.open("watcher"), SystemClock())
+        self._watcher = Watcher(world.heartbeats.open("watcher"), SystemClock())
 
     def tend(self) -> bool:
         self._world.clock.sleep_s(_TURN_S)

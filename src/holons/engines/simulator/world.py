@@ -103,7 +103,7 @@ class World:
         """The world as one node incarnation sees it."""
         return Ports(
             clock=SimulatedClock(gate),
-            beats=self._shared("beats", gate),
+            heartbeats=self._shared("beats", gate),
             control=self._shared("control", gate),
             sync=lambda job: self._shared(f"sync/{job}", gate),
             previews=lambda job: self._shared(f"previews/{job}", gate),
