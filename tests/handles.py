@@ -10,7 +10,7 @@ import polars as pl
 
 import holons as h
 from holons.clock import SystemClock
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.windows import END
@@ -43,9 +43,9 @@ def expected(streams: dict[str, list[pl.DataFrame]]) -> bytes:
     return canonical(run_oracle(JOB, logs, rows_per_call=500))
 
 
-def endless(directory: Path) -> Site:
+def endless(directory: Path) -> DirectorySite:
     """A site whose stream has a minute of rows, and no end."""
-    site = Site(directory)
+    site = DirectorySite(directory)
     with site.producer("visits", PARTITIONS, "producer#1") as log:
         for partition, frame in enumerate(visits()["visits"]):
             for batch in frame.to_arrow().to_batches():

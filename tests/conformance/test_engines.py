@@ -17,8 +17,8 @@ from tests.conformance.programs import Accumulating, EverythingExact, SomeColumn
 from tests.workloads import EXAMPLES, load, streams
 
 import holons as h
+from holons.engines.directory_site import DirectorySite
 from holons.engines.simulator import Simulation
-from holons.engines.site import Site
 from holons.engines.spark.session import session
 from holons.program import Job, canonical
 from holons.semantics import run as run_oracle
@@ -75,7 +75,7 @@ def batch_fold(job: Job, logs: Logs, _: Path) -> bytes:
 
 def streaming_fold(job: Job, logs: Logs, tmp_path: Path) -> bytes:
     """The log as a stream, read in small rounds, and stopped on the way."""
-    spark, source = session(), Site(tmp_path / "in")
+    spark, source = session(), DirectorySite(tmp_path / "in")
     source.load({"rows": [[log] for log in logs]})
     for rows in ("17", "40"):
         frame = (

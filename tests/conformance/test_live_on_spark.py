@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import holons as h
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.producers import SparkProducers
 from holons.errors import ProducerFailed
 from holons.nexmark import PacedBids, highest_bid, highest_bids
@@ -31,7 +31,7 @@ def test_a_live_run_with_a_killed_node_gives_the_right_windows():
     assert (run.late_s > 0).all()
 
 
-def rows_in(site: Site, load: PacedBids) -> list[list[dict]]:
+def rows_in(site: DirectorySite, load: PacedBids) -> list[list[dict]]:
     with LmdbLog(site.directory / "input", "bids", load.partitions, "reader") as log:
         return [
             [row for chunk in log.read(p, 0, log.end(p)) if chunk.rows is not None for row in chunk.rows.to_pylist()]
@@ -41,7 +41,7 @@ def rows_in(site: Site, load: PacedBids) -> list[list[dict]]:
 
 @pytest.mark.slow
 def test_without_pace_everything_is_written_at_once(tmp_path):
-    site, load = Site(tmp_path), PacedBids(20_000, 3, 100.0, period_us=1_000_000)
+    site, load = DirectorySite(tmp_path), PacedBids(20_000, 3, 100.0, period_us=1_000_000)
     site.create("bids", load.partitions)
     with SparkProducers(site, "bids", load, tasks=3) as producers:
         producers.begin(paced=False)
@@ -58,7 +58,7 @@ class Broken(PacedBids):
 
 
 def test_an_error_in_a_task_reaches_the_driver(tmp_path):
-    site, load = Site(tmp_path), Broken(1_000, 2, 2.0)
+    site, load = DirectorySite(tmp_path), Broken(1_000, 2, 2.0)
     site.create("bids", load.partitions)
     with SparkProducers(site, "bids", load) as producers:
         producers.begin()
@@ -81,7 +81,7 @@ class Deadly(PacedBids):
 
 
 def test_a_producer_that_dies_is_run_again_by_spark_and_goes_on(tmp_path):
-    site, load = Site(tmp_path / "site"), Deadly(1_000, 1, 2.0, period_us=100_000, died=str(tmp_path / "died"))
+    site, load = DirectorySite(tmp_path / "site"), Deadly(1_000, 1, 2.0, period_us=100_000, died=str(tmp_path / "died"))
     site.create("bids", load.partitions)
     with SparkProducers(site, "bids", load) as producers:
         producers.begin()

@@ -11,8 +11,8 @@ import pytest
 import holons as h
 from holons.cli.nexmark_engines import embedded
 from holons.cli.run import Options, main
+from holons.engines.directory_site import DirectorySite
 from holons.engines.results import Results
-from holons.engines.site import Site
 from holons.nexmark import Load, answer, query
 from holons.nexmark.verify import compare, streams_of, table_of
 
@@ -92,7 +92,7 @@ def test_a_job_on_nodes_logs_bids_to_files_by_hour(tmp_path):
     app.write_text(
         f"from holons.nexmark import query\njob = query('q10', rate={HOURS.rate}, disorder_us={HOURS.disorder_us})\n"
     )
-    Site(tmp_path / "site").load(STREAMS)
+    DirectorySite(tmp_path / "site").load(STREAMS)
     told = Options(f"{app}:job", 1, tmp_path / "site", output=tmp_path / "out", engine="embedded", by="date_time")
     for _ in range(2):
         (record,) = main(told)

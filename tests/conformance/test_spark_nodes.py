@@ -14,7 +14,7 @@ from tests.workloads import Threads, load
 
 import holons as h
 from holons.clock import SystemClock
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import check_java, check_session, session, whole_executor
 from holons.errors import BadInput, JavaMissing
@@ -44,7 +44,7 @@ def until(condition, why: str, within_s: float = 60.0) -> None:
 @pytest.fixture
 def workload(tmp_path):
     job, rows = load("bid_share"), [bids(partition) for partition in range(PARTITIONS)]
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": rows})
     return job, site, canonical(run_oracle(job, {"bids": [[frame, END] for frame in rows]}, rows_per_call=500))
 
@@ -78,7 +78,7 @@ def test_nodes_are_added_and_drained_while_a_job_runs(workload):
 
 
 def test_a_node_is_one_thread_also_in_polars_and_other_queries_are_left_alone(tmp_path):
-    site, job = Site(tmp_path), h.job(Threads(), "bids")
+    site, job = DirectorySite(tmp_path), h.job(Threads(), "bids")
     site.load({"bids": [bids(0)]})
     with SparkNodes(site, nodes=1) as nodes:
         nodes.submit(job)

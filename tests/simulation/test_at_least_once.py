@@ -9,10 +9,10 @@ import pytest
 from tests.simulation.scenarios import SCENARIOS, VARIANTS, prepared
 
 from holons import codec
+from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.simulator import Simulation
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S
-from holons.engines.site import Site
 from holons.errors import BadInput
 from holons.node import Settings
 
@@ -86,4 +86,4 @@ def test_a_guarantee_that_nobody_gives():
 
 def test_lmdb_logs_are_not_appended_to_by_several_nodes(tmp_path):
     with pytest.raises(BadInput, match="one writer"):
-        ProcessNodes(Site(tmp_path), SETTINGS)
+        ProcessNodes(DirectorySite(tmp_path), SETTINGS)

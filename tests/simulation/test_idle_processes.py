@@ -7,9 +7,9 @@ import time
 import pyarrow as pa
 from tests.workloads import load
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.inputs import partitions_in
-from holons.engines.site import Site
 from holons.node import Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -26,7 +26,7 @@ def bid(seconds):
 
 
 def test_an_idle_partition_does_not_hold_up_the_others_and_all_processes_agree(tmp_path):
-    job, site = load("bid_share"), Site(tmp_path)
+    job, site = load("bid_share"), DirectorySite(tmp_path)
     nodes = ProcessNodes(site, Settings(idle_s=0.3, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2))
     deadline, second = time.monotonic() + LIMIT_S, 0
     with LmdbLog(tmp_path / "input", "bids", 2, "producer#1") as producer:

@@ -20,7 +20,7 @@ from tests.workloads import Threads, load
 import holons as h
 from holons.clock import SystemClock
 from holons.engines.embedded.processes import ProcessNodes
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.node import Settings
 from holons.node.messages import decode_heartbeat
 from holons.program import canonical
@@ -54,7 +54,7 @@ def workload():
 def test_four_processes_two_of_them_killed_and_replaced(tmp_path, workload, seed):
     job, rows, expected = workload
     rng = random.Random(seed)
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": rows})
     with ProcessNodes(site, Settings(rows_max=50, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
         version = nodes.submit(job)
@@ -70,7 +70,7 @@ def test_four_processes_two_of_them_killed_and_replaced(tmp_path, workload, seed
 
 def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_path, workload):
     job, rows, expected = workload
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": rows})
     with ProcessNodes(site, Settings(rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
         nodes.submit(job)
@@ -90,7 +90,7 @@ def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_pa
 
 
 def test_a_node_is_one_thread_also_in_polars(tmp_path, workload):
-    site, job = Site(tmp_path), h.job(Threads(), "bids")
+    site, job = DirectorySite(tmp_path), h.job(Threads(), "bids")
     site.load({"bids": workload[1]})
     with ProcessNodes(site) as nodes:
         nodes.submit(job)
@@ -116,7 +116,7 @@ class Deadly(h.Program):
 
 def test_a_program_that_kills_its_process_is_stopped_and_the_others_go_on(tmp_path, workload):
     job, rows, expected = workload
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": rows})
     deadly = [
         frame.with_columns(pl.when(pl.int_range(pl.len()) == 700).then(4242).otherwise("price").alias("price"))
@@ -149,7 +149,7 @@ def test_a_program_that_kills_its_process_is_stopped_and_the_others_go_on(tmp_pa
 
 def test_nodes_come_and_go_while_a_job_runs(tmp_path, workload):
     job, rows, expected = workload
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": rows})
     with ProcessNodes(site, Settings(rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5)) as nodes:
         first = nodes.start()
@@ -175,7 +175,7 @@ def until(condition: Callable[[], object], why: str, within_s: float = 60.0) -> 
         clock.sleep_s(0.02)
 
 
-def runs_something(site: Site, name: str) -> bool:
+def runs_something(site: DirectorySite, name: str) -> bool:
     with LmdbSharedLog(site.directory / "shared", "heartbeats", "reader") as heartbeats:
         told = [decode_heartbeat(message.data) for message in heartbeats.read({}, 100_000) if message.writer == name]
     return bool(told and told[-1].running)
@@ -185,7 +185,7 @@ def test_a_driver_is_killed_its_nodes_end_themselves_and_the_same_command_goes_o
     job, rows, expected = workload
     for partition, frame in enumerate(rows):
         frame.write_parquet(tmp_path / f"bids-{partition}.parquet")
-    site = Site(tmp_path / "site")
+    site = DirectorySite(tmp_path / "site")
     app = Path(inspect.getfile(type(job.program)))
     command = [
         sys.executable,
@@ -219,7 +219,7 @@ def told(nodes: ProcessNodes, job: str) -> str:
     return f"alive: {alive}; stopped: {nodes.stopped()}; said last: {nodes.watcher.look(job)}"
 
 
-def pids(site: Site) -> set[int]:
+def pids(site: DirectorySite) -> set[int]:
     with LmdbSharedLog(site.directory / "shared", "heartbeats", "reader") as heartbeats:
         return {decode_heartbeat(message.data).pid for message in heartbeats.read({}, 100_000)}
 

@@ -11,8 +11,8 @@ import pytest
 from tests.spark.live_input import PARTITIONS, LiveInput, Witness, until
 
 import holons as h
+from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
-from holons.engines.site import Site
 from holons.node import Settings
 
 SETTINGS = Settings(heartbeat_s=0.05, failure_timeout_s=0.5, checkpoint_s=0.1)
@@ -61,7 +61,7 @@ class Talkative(h.Program):
 
 
 def test_what_a_program_logs_and_why_it_stopped_is_told_once(tmp_path, caplog):
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": [pl.DataFrame({"ts": np.arange(100) * 100_000}) for _ in range(2)]})
     with ProcessNodes(site, SETTINGS) as nodes, pytest.raises(h.HolonsError, match="enough"):
         nodes.run_to_end(h.job(Talkative(), "bids"), nodes=2)

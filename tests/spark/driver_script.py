@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.workloads import load
 
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.nodes import SparkNodes
 from holons.node import Settings
 
@@ -21,5 +21,5 @@ class Driver(SparkNodes):
 
 if __name__ == "__main__":
     settings = Settings(heartbeat_s=0.05, failure_timeout_s=0.5, checkpoint_s=0.1)
-    with Driver(Site(sys.argv[1]), settings, nodes=2) as nodes:
+    with Driver(DirectorySite(sys.argv[1]), settings, nodes=2) as nodes:
         nodes.run_to_end(load("bid_share"), nodes=2)

@@ -11,7 +11,7 @@ import polars as pl
 from tests.workloads import load
 
 from holons.clock import SystemClock
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.node.messages import Claim, Heartbeat, decode_control, decode_heartbeat
 from holons.program import Job, canonical
 from holons.semantics import run as run_oracle
@@ -36,7 +36,7 @@ class LiveInput:
     """Bids, a second of event time at a go, for as long as the test wants."""
 
     def __init__(self, directory: Path) -> None:
-        self.site = Site(directory)
+        self.site = DirectorySite(directory)
         self.job: Job = load("bid_share")
         self.site.create("bids", PARTITIONS)
         self._log = self.site.producer("bids", PARTITIONS, "producer#1")
@@ -78,7 +78,7 @@ class LiveInput:
 class Witness:
     """Follows what nodes tell each other. Claims are read first, so that a claim seen without a heartbeat came before it."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: DirectorySite) -> None:
         self._heartbeats = LmdbSharedLog(site.directory / "shared", "heartbeats", "witness")
         self._control = LmdbSharedLog(site.directory / "shared", "control", "witness")
         self._heartbeats_at: Cursor = {}

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession, functions
 
 import holons as h
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import session
 from holons.errors import BadInput, CheckpointLost, JobRunning, NotFoldable, ProgramFailed
 from holons.program import canonical
@@ -97,7 +97,7 @@ def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(sp
         log.write_parquet(tmp_path / f"{place}.parquet", row_group_size=3_000)
     assert h.spark.fold(JOB, tmp_path, columns=["ts", "price", "id"]).results().canonical() == expected
 
-    rng, site = random.Random(5), Site(tmp_path / "site")
+    rng, site = random.Random(5), DirectorySite(tmp_path / "site")
     site.load({"sales": [[log] for log in a_year]})
     for _ in range(4):
         stream = (
@@ -182,7 +182,7 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
     from holons.engines.spark import rounds
 
     logs = [log.head(1_000) for log in a_year]
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"sales": [[log] for log in logs]})
     died: list[int] = []
     put, store = rounds.LmdbLog.put, rounds.DirectoryStore.put
@@ -224,7 +224,7 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
 
 
 def test_a_state_that_is_gone_is_an_error_and_not_a_new_beginning(spark, a_year, tmp_path):
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"sales": [[log.head(1_000)] for log in a_year]})
 
     def begin():
@@ -246,7 +246,7 @@ def test_a_state_that_is_gone_is_an_error_and_not_a_new_beginning(spark, a_year,
 def test_late_rows_are_found_though_tasks_share_a_partition(spark, tmp_path):
     """Rows far ahead in the first task make rows of the second late: the second has to be told."""
     log = pl.DataFrame({"ts": [0, 30 * HOUR_US, HOUR_US, 31 * HOUR_US], "price": [1, 2, 3, 4], "id": [0, 1, 2, 3]})
-    site = Site(tmp_path / "in")
+    site = DirectorySite(tmp_path / "in")
     site.load({"sales": [[log]]})
     stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(str(site.directory))
     stream = stream.repartitionByRange(2, "_offset")
@@ -314,7 +314,7 @@ def test_a_stream_whose_rows_change_is_refused(spark, tmp_path):
 
 
 def test_two_queries_of_one_name_are_one_too_many(spark, a_year, tmp_path):
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"sales": [[log] for log in a_year]})
 
     def begin(job=JOB):

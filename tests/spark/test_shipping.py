@@ -55,7 +55,7 @@ from pathlib import Path
 import numpy as np, polars as pl
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
 from holons.program import canonical
@@ -70,7 +70,7 @@ rows = {"bids": [[pl.DataFrame({"ts": np.arange(50) * 100_000}), END]]}
 for program in (Main(), Beside(), Installed()):
     job = h.job(program, "bids", name=type(program).__name__)
     with tempfile.TemporaryDirectory() as directory:
-        site = Site(directory)
+        site = DirectorySite(directory)
         site.load(rows)
         with SparkNodes(site, nodes=1, spark=spark) as nodes:
             found = nodes.run_to_end(job, 1)

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import holons as h
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import session
 from holons.streams import LmdbLog
 from holons.windows import END
@@ -27,18 +27,18 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    site = Site(tmp_path / "site")
+def site(tmp_path: Path) -> DirectorySite:
+    site = DirectorySite(tmp_path / "site")
     rows = [pl.DataFrame({"ts": range(n, 100, 10), "price": range(0, 100 - n, 10)}) for n in range(3)]
     site.load({"bids": rows})
     return site
 
 
-def reader(spark: SparkSession, site: Site, **options: str) -> DataFrame:
+def reader(spark: SparkSession, site: DirectorySite, **options: str) -> DataFrame:
     return spark.read.format("holons").options(**options).load(str(site.directory))
 
 
-def rows_in(site: Site, stream: str) -> dict[int, list[dict]]:
+def rows_in(site: DirectorySite, stream: str) -> dict[int, list[dict]]:
     partitions = site.streams()[stream]
     with LmdbLog(site.directory / "input", stream, partitions, "reader") as log:
         return {
@@ -150,11 +150,11 @@ def test_a_batch_is_appended_and_with_an_id_only_once(spark, tmp_path):
             .save(str(tmp_path))
         )
     once = {0: [], 1: [1, 4], 2: [2, 5]}
-    assert {p: [row["ts"] for row in rows] for p, rows in rows_in(Site(tmp_path), "in").items()} == {
+    assert {p: [row["ts"] for row in rows] for p, rows in rows_in(DirectorySite(tmp_path), "in").items()} == {
         p: times + times for p, times in once.items()
     }
     frame.write.format("holons").mode("append").option("stream", "in").save(str(tmp_path))
-    assert sum(map(len, rows_in(Site(tmp_path), "in").values())) == 12
+    assert sum(map(len, rows_in(DirectorySite(tmp_path), "in").values())) == 12
 
 
 TYPES = {
@@ -213,7 +213,7 @@ def test_a_stream_is_written_once_though_tasks_fail(spark, tmp_path):
     finally:
         query.stop()
     assert list(fails.iterdir())
-    found = sorted(row["value"] for part in rows_in(Site(tmp_path / "site"), "in").values() for row in part)
+    found = sorted(row["value"] for part in rows_in(DirectorySite(tmp_path / "site"), "in").values() for row in part)
     assert found == list(range(len(found)))
     assert len(found) >= rows
 
@@ -256,14 +256,14 @@ def test_what_cannot_be_written_is_told(spark, site, options, mode, told):
 
 
 def test_a_stream_without_rows_wants_a_schema(spark, tmp_path):
-    Site(tmp_path).create("quiet", 2)
+    DirectorySite(tmp_path).create("quiet", 2)
     with pytest.raises(PySparkException, match="has no rows yet"):
         spark.read.format("holons").load(str(tmp_path), stream="quiet").collect()
     assert spark.read.format("holons").schema("ts long").load(str(tmp_path), stream="quiet").collect() == []
 
 
 def test_a_column_that_was_added_later_is_null_before(spark, tmp_path):
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     with site.producer("in", 1, "p#1") as log:
         log.append(0, pa.record_batch({"ts": [1]}))
         log.append(0, pa.record_batch({"ts": [2], "price": [5]}))
@@ -290,7 +290,7 @@ def test_a_column_may_be_added_or_left_out_but_keeps_its_type(spark, tmp_path):
 
 
 def test_rows_that_were_set_aside_are_tables(spark, tmp_path):
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     rows = pl.DataFrame({"ts": [10, None, 2_000_000, 5], "n": [1, 2, 3, 4]})
     site.load({"in": [rows]})
 
@@ -336,4 +336,4 @@ def test_two_queries_do_not_share_a_checkpoint(spark, site, tmp_path):
     second.processAllAvailable()
     assert not first.isActive
     second.stop()
-    assert sum(map(len, rows_in(Site(tmp_path / "site"), "copy").values())) == 30
+    assert sum(map(len, rows_in(DirectorySite(tmp_path / "site"), "copy").values())) == 30

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from tests.spark.live_input import until
 
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.streams import LmdbLog
 
 ROOT = Path(__file__).parent.parent.parent
@@ -47,7 +47,7 @@ def committed(place: Path) -> int:
 
 
 def kept(place: Path) -> list[np.ndarray]:
-    partitions = Site(place / "site").streams()["rows"]
+    partitions = DirectorySite(place / "site").streams()["rows"]
     with LmdbLog(place / "site" / "input", "rows", partitions, "reader") as log:
         return [
             np.concatenate(

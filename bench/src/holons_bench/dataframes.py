@@ -25,7 +25,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.frames import SparkSession
 from holons.engines.spark.session import session
 from holons_bench.bids import Bids, Expected
@@ -88,7 +88,7 @@ def _reading(spark: SparkSession, at: Path, rows: int, partitions: int) -> _Case
         rng = np.random.default_rng(partition)
         table = pa.table({name: rng.integers(0, 1_000_000, each) for name in _COLUMNS})
         pq.write_table(table, at / "rows" / f"{partition}.parquet", row_group_size=_GROUP_ROWS)
-        with Site(at / "site").producer("rows", partitions, f"writer#{partition}") as log:
+        with DirectorySite(at / "site").producer("rows", partitions, f"writer#{partition}") as log:
             for batch in table.to_batches(max_chunksize=_BATCH):
                 log.append(partition, batch)
     ours = spark.read.format("holons").option("stream", "rows").load(str(at / "site"))

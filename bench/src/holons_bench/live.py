@@ -21,11 +21,11 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from holons.clock import SystemClock
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Driver, base_name, check_stopped
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.embedded.producers import ProcessProducers
 from holons.engines.producers import Feed, Producers
-from holons.engines.site import Site
 from holons.engines.watching import Seen, node_text
 from holons.errors import HolonsError, NodesSilent
 from holons.node import Settings, Submitted, decode_heartbeat
@@ -104,7 +104,7 @@ def run(
     """Runs a job, whose results have a column `window`, over a load in its only input stream; to the load's end."""
     (stream,) = [given.stream for given in job.inputs]
     with tempfile.TemporaryDirectory(prefix="holons-live-") as directory:
-        site = Site(directory)
+        site = DirectorySite(directory)
         site.create(stream, load.partitions)
         with _driven(site, setting) as driver, _producers(site, stream, load, setting) as producers:
             version = driver.submit(job)
@@ -127,7 +127,7 @@ def start_spark(setting: Setting) -> None:
 
 
 @contextmanager
-def _driven(site: Site, setting: Setting) -> Iterator[Driver]:
+def _driven(site: DirectorySite, setting: Setting) -> Iterator[Driver]:
     if not setting.spark:
         with ProcessNodes(site, setting.settings) as driver:
             yield driver
@@ -143,7 +143,7 @@ def _driven(site: Site, setting: Setting) -> Iterator[Driver]:
             log("ERROR")
 
 
-def _producers(site: Site, stream: str, load: Load, setting: Setting) -> Producers:
+def _producers(site: DirectorySite, stream: str, load: Load, setting: Setting) -> Producers:
     if not setting.spark:
         return ProcessProducers(site, stream, load, tasks=setting.producers)
     from holons.engines.spark.producers import SparkProducers
@@ -152,7 +152,7 @@ def _producers(site: Site, stream: str, load: Load, setting: Setting) -> Produce
 
 
 @contextmanager
-def _output(site: Site, version: Submitted, load: Load) -> Iterator[LmdbLog]:
+def _output(site: DirectorySite, version: Submitted, load: Load) -> Iterator[LmdbLog]:
     with LmdbLog(site.directory / "output", f"{version.id}/{CHANNEL}", load.partitions, "reader#1") as log:
         yield log
 

@@ -26,7 +26,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.errors import InvariantBroken
 from holons.node import Node, submit
 from holons.program import Collected
@@ -123,7 +123,7 @@ def measure(case: Case, log: Path, directory: Path, expected: Expected) -> tuple
     """Runs a case once on a fresh node and checks what it puts out: (wall seconds, CPU seconds)."""
     directory.mkdir()
     (directory / "input").symlink_to(log)
-    site = Site(directory)
+    site = DirectorySite(directory)
     job = h.job(case.program, STREAM, columns=case.columns)
     ports = site.ports("node-1#1")
     wall_s, cpu_s = time.perf_counter(), time.process_time()

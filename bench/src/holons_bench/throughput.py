@@ -29,7 +29,7 @@ from rich.table import Table
 
 import holons as h
 from holons.engines.driver import Driver, check_stopped
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
 from holons.errors import HolonsError
@@ -154,11 +154,11 @@ def run(
     return records
 
 
-def _site(directory: Path, name: str) -> Site:
+def _site(directory: Path, name: str) -> DirectorySite:
     """A site of its own over the same inputs."""
     (directory / name).mkdir()
     (directory / name / "input").symlink_to(directory / "input")
-    return Site(directory / name)
+    return DirectorySite(directory / name)
 
 
 def measure(running: Driver, case: Case, nodes: int, rows: int, watch: Stopwatch) -> Expected:

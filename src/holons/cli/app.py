@@ -152,10 +152,10 @@ def cancel(
     """
     import uuid
 
-    from holons.engines.site import Site
+    from holons.engines.directory_site import DirectorySite
     from holons.node import cancel as stop
 
-    version = stop(name, Site(log).ports(f"holons-cancel-{uuid.uuid4().hex[:8]}"))
+    version = stop(name, DirectorySite(log).ports(f"holons-cancel-{uuid.uuid4().hex[:8]}"))
     print(f"{version.id} is cancelled")
 
 

@@ -19,7 +19,7 @@ from holons.cli.records import JsonFile, write_records
 from holons.errors import BadInput
 
 if TYPE_CHECKING:
-    from holons.engines.site import Site
+    from holons.engines.directory_site import DirectorySite
     from holons.nexmark.load import Load
     from holons.nexmark.verify import Comparison, Streams
     from holons.program import Collected
@@ -189,10 +189,10 @@ def generate(
       holons log ls site
       holons nexmark run q4 --log site
     """
-    from holons.engines.site import Site
+    from holons.engines.directory_site import DirectorySite
     from holons.nexmark.load import Load
 
-    load, site, console = Load(events, seed, partitions, rate, group), Site(directory), Console(stderr=True)
+    load, site, console = Load(events, seed, partitions, rate, group), DirectorySite(directory), Console(stderr=True)
     _write(load, site, console)
     counts = ", ".join(f"{load.count(stream):,} {stream}" for stream in load.streams)
     grouped = "" if group == 1 else f" --group {group}"
@@ -206,7 +206,7 @@ def generate(
     )  # fmt: skip
 
 
-def _write(load: Load, site: Site, console: Console) -> None:
+def _write(load: Load, site: DirectorySite, console: Console) -> None:
     """Puts a load's events into streams of their own, and ends them: all or none."""
     from holons.windows import END
 

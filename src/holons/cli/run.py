@@ -18,9 +18,9 @@ from rich.text import Text
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
 from holons.engines.choosing import check_engine, nodes_of
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Driver
 from holons.engines.scratch import scratch
-from holons.engines.site import Site
 from holons.engines.watching import Seen, watermark_text
 from holons.errors import BadInput
 from holons.node import Settings, Submitted
@@ -66,16 +66,16 @@ def main(options: Options) -> list[dict[str, object]]:
 
 
 @contextlib.contextmanager
-def site_of(options: Options) -> Iterator[Site]:
+def site_of(options: Options) -> Iterator[DirectorySite]:
     """Where streams and checkpoints are: in the directory that was named, or in one that goes away."""
     if options.directory is not None:
-        yield Site(options.directory, options.store)
+        yield DirectorySite(options.directory, options.store)
         return
     with scratch() as temporary:
-        yield Site(temporary, options.store)
+        yield DirectorySite(temporary, options.store)
 
 
-def run_over(site: Site, job: Job, options: Options, console: Console) -> list[dict[str, object]]:
+def run_over(site: DirectorySite, job: Job, options: Options, console: Console) -> list[dict[str, object]]:
     """Runs a job over streams that are there."""
     _check_streams(site, job)
     settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
@@ -105,7 +105,7 @@ def check(options: Options) -> None:
         )
 
 
-def _load(site: Site, job: Job, files: dict[str, list[Path]], console: Console) -> None:
+def _load(site: DirectorySite, job: Job, files: dict[str, list[Path]], console: Console) -> None:
     """Puts files into streams, one for each partition, and ends them."""
     there = site.streams()
     for stream, paths in files.items():
@@ -143,7 +143,7 @@ def _check_time(stream: str, job: Job, log: LmdbLog) -> None:
                 raise BadInput(f"{stream!r} has no time column {time!r}", hint=hint)
 
 
-def _check_streams(site: Site, job: Job) -> None:
+def _check_streams(site: DirectorySite, job: Job) -> None:
     there = site.streams()
     for given in job.inputs:
         if given.stream not in there:
@@ -208,7 +208,7 @@ def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> Rende
 
 
 def _tell(
-    site: Site, job: Job, version: Submitted, options: Options, *, finished: bool, console: Console
+    site: DirectorySite, job: Job, version: Submitted, options: Options, *, finished: bool, console: Console
 ) -> list[dict[str, object]]:
     records: list[dict[str, object]] = []
     declared = list(job.layout.channels)

@@ -18,7 +18,7 @@ from holons.algebra import Keyed
 from holons.cli.jobs import load_job
 from holons.cli.log import find, places, plain
 from holons.cli.records import write_records
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.why import Contribution, Explanation, SealedByNodes, Told, why
 from holons.errors import BadInput
 from holons.node import partitions_of
@@ -66,10 +66,10 @@ def parse_start(text: str) -> int:
         raise BadInput(f"{text!r} is no moment", hint="whole microseconds since 1970, or 2026-07-01T12:00:00") from None
 
 
-def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, ReadableLog], Site]:
+def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, ReadableLog], DirectorySite]:
     """The logs that the job reads, wherever below `root` they are, and the site of the first of them."""
     logs: dict[str, ReadableLog] = {}
-    sites: list[Site] = []
+    sites: list[DirectorySite] = []
     for given in job.inputs:
         there = [place for place in places(root) if place.stream == given.stream and place.directory.name == "input"]
         place = there[0] if len(there) == 1 else find(root, given.stream)
@@ -79,12 +79,12 @@ def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, Readable
                 f"{place.label} holds no rows", hint=f"--log names the directory with {given.stream!r} in it"
             )
         log = opened.enter_context(LmdbLog(place.directory, place.stream, one.partitions, _READER))
-        sites.append(Site(place.directory.parent))
+        sites.append(DirectorySite(place.directory.parent))
         logs[given.stream] = sites[-1].journaled(given.stream, log)
     return logs, sites[0]
 
 
-def _sealed(job: Job, partitions: int, site: Site, opened: ExitStack) -> SealedByNodes | None:
+def _sealed(job: Job, partitions: int, site: DirectorySite, opened: ExitStack) -> SealedByNodes | None:
     """What the job's nodes have sealed; None if no node ever ran there."""
     jobs = site.jobs()
     same = [version for version in jobs.versions.values() if version.digest == job.digest]

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holons.engines.choosing import EngineName, check_engine, nodes_of
+from holons.engines.directory_site import DirectorySite
 from holons.engines.handle import DriverNodes, Progress, Run, Work
 from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill, logs_of
 from holons.engines.results import LateRows, Results
 from holons.engines.scratch import scratch
-from holons.engines.site import Site
 from holons.errors import BadInput
 from holons.node import Settings
 from holons.program import Job
@@ -61,7 +61,7 @@ def run(
         turns = TurnNodes(job, world, nodes, settings)
         return Run(job, Work(job, turns, partial(world.collected, job.name), ExitStack(), kept=False))
     with ExitStack() as begun:
-        site = Site(begun.enter_context(scratch()) if log is None else log)
+        site = DirectorySite(begun.enter_context(scratch()) if log is None else log)
         _check_streams(site, job, streams)
         driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark=spark))
         with ExitStack() as loading:  # all or none
@@ -72,7 +72,7 @@ def run(
         return Run(job, Work(job, at_work, collected, begun.pop_all(), kept=log is not None))
 
 
-def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
+def _check_streams(site: DirectorySite, job: Job, streams: Streams | None) -> None:
     """Streams that are given must not be in the site yet; without any, those that the job reads must be there."""
     there = site.streams()
     for given in job.inputs:

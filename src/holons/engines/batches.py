@@ -23,8 +23,8 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.locks import locked
-from holons.engines.site import Site
 from holons.errors import BadInput, LogDamaged, LogUnavailable
 from holons.streams import LmdbLog
 
@@ -50,7 +50,7 @@ class _Placed(msgspec.Struct, frozen=True):
 class Batches:
     """The batches of one stream of a site. A plain value: it can travel to other processes."""
 
-    def __init__(self, site: Site, stream: str, partitions: int) -> None:
+    def __init__(self, site: DirectorySite, stream: str, partitions: int) -> None:
         known = site.streams().get(stream)
         if known is not None and known != partitions:
             raise BadInput(

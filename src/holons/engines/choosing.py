@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Driver
 from holons.engines.embedded.processes import ProcessNodes
-from holons.engines.site import Site
 from holons.errors import BadInput, MissingExtra
 from holons.node import Settings
 
@@ -19,7 +19,7 @@ EngineName: TypeAlias = Literal["spark", "embedded"]
 
 def nodes_of(
     engine: str,
-    site: Site,
+    site: DirectorySite,
     settings: Settings,
     nodes: int,
     *,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from holons.engines.choosing import check_spark
+from holons.engines.directory_site import DirectorySite
 from holons.engines.inputs import check_job, check_names
 from holons.engines.results import Results
-from holons.engines.site import Site
 from holons.errors import BadInput
 from holons.program import Job, collect
 from holons.program.folding import Fold, Partial, check_foldable
@@ -92,7 +92,7 @@ def fold(
             raise BadInput("a stream needs partitions= and log=", hint='fold(job, df, partitions=3, log="site")')
         places = Places(partition or PARTITION, order or OFFSET, 0, counts[0])
         check_frame(frames[0], job.inputs[0].time, places)
-        return start(frames[0], Rounds(job, Site(Path(log).absolute()), places), trigger or {})
+        return start(frames[0], Rounds(job, DirectorySite(Path(log).absolute()), places), trigger or {})
     if log is not None or trigger is not None:
         raise BadInput(
             "log= and trigger= are for streams", hint="a batch is folded at once; write its results anywhere"

@@ -20,9 +20,9 @@ from typing import Final, Protocol, Self
 import pyarrow as pa
 
 from holons.clock import SystemClock
+from holons.engines.directory_site import DirectorySite
 from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
 from holons.engines.orders import Given, Orders, Told, given
-from holons.engines.site import Site
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
 from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
@@ -52,7 +52,7 @@ _TEND_S = 0.5
 class Birth:
     """Everything that a node process needs to know when it starts."""
 
-    site: Site
+    site: DirectorySite
     name: str
     settings: Settings
     secret: bytes
@@ -90,7 +90,7 @@ class Driver(ABC):
     silent_s = 60.0
     """How long no node at all may be heard."""
 
-    def __init__(self, site: Site, settings: Settings | None = None) -> None:
+    def __init__(self, site: DirectorySite, settings: Settings | None = None) -> None:
         self.site = site
         self.settings = settings or Settings()
         if self.settings.guarantee != "exactly-once":

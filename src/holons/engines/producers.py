@@ -18,8 +18,8 @@ import msgspec
 import pyarrow as pa
 
 from holons.clock import SystemClock
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Process
-from holons.engines.site import Site
 from holons.errors import HolonsError, ProducerFailed
 from holons.streams import Cursor, LmdbLog, SharedLog
 from holons.windows import END
@@ -73,7 +73,7 @@ Message: TypeAlias = Ready | Begin | Ended
 class ProducerTask:
     """All that one producer needs to know."""
 
-    site: Site
+    site: DirectorySite
     stream: str
     feed: Feed
     partitions: tuple[int, ...]
@@ -85,7 +85,7 @@ class ProducerTask:
 class Producers(ABC):
     """Fills a stream with a feed, by so many tasks. A context manager: at its end none is left running."""
 
-    def __init__(self, site: Site, stream: str, feed: Feed, *, tasks: int = 1) -> None:
+    def __init__(self, site: DirectorySite, stream: str, feed: Feed, *, tasks: int = 1) -> None:
         token, count = uuid.uuid4().hex[:8], min(tasks, feed.partitions)
         self.clock = SystemClock()
         self.tasks = [

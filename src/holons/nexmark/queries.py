@@ -38,7 +38,7 @@ _RANKS: Final = {
 
 
 @dataclass(frozen=True)
-class Site:
+class AuctionSite:
     """The three streams, and how far apart in time things are that belong together."""
 
     rate: int = _EVENTS_PER_S
@@ -75,22 +75,22 @@ def query(name: str, *, rate: int = _EVENTS_PER_S, disorder_us: int = 0, **param
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise BadInput(f"{name} has no parameter {unknown[0]!r}", hint=f"it has {', '.join(known) or 'none'}")
-    return _QUERIES[name](Site(rate, disorder_us), **{**known, **parameters}).to(name)
+    return _QUERIES[name](AuctionSite(rate, disorder_us), **{**known, **parameters}).to(name)
 
 
-def _q0(site: Site) -> h.Rows:
+def _q0(site: AuctionSite) -> h.Rows:
     return site.bids
 
 
-def _q1(site: Site) -> h.Rows:
+def _q1(site: AuctionSite) -> h.Rows:
     return site.bids.select("auction", "bidder", (0.908 * pl.col("price")).alias("price"), "date_time", "extra")
 
 
-def _q2(site: Site) -> h.Rows:
+def _q2(site: AuctionSite) -> h.Rows:
     return site.bids.filter(pl.col("auction") % 123 == 0).select("auction", "price")
 
 
-def _q3(site: Site) -> h.Rows:
+def _q3(site: AuctionSite) -> h.Rows:
     """The auctions are many, the people few: auctions stay where they are."""
     people = site.people.filter(pl.col("state").is_in(["OR", "ID", "CA"])).select("id", "name", "city", "state")
     auctions = site.auctions.filter(pl.col("category") == 10).select("seller", auction=pl.col("id"))
@@ -100,7 +100,7 @@ def _q3(site: Site) -> h.Rows:
     return pairs.select("name", "city", "state", id=pl.col("auction"))
 
 
-def _valid_bids(site: Site, window_us: int) -> h.Completed:
+def _valid_bids(site: AuctionSite, window_us: int) -> h.Completed:
     """Every bid with its auction, if that was open; counted when the auction closes.
 
     Auctions are replicated, bids stay in their partitions: no bid ever travels.
@@ -117,7 +117,7 @@ def _step(window_us: int) -> str:
     return f"{window_us // next(one for one in parts if window_us % one == 0)}us"
 
 
-def _q4(site: Site, window_us: int) -> h.Rows:
+def _q4(site: AuctionSite, window_us: int) -> h.Rows:
     window = Tumbling(f"{window_us}us")
     closed = _valid_bids(site, window_us).window(window).group_by("auction")
     winners = closed.aggregate(price=h.max("price"), category=h.max("category"))
@@ -125,13 +125,13 @@ def _q4(site: Site, window_us: int) -> h.Rows:
     return so_far.select("window_start", "category", "average")
 
 
-def _q5(site: Site, size_us: int, every_us: int) -> h.Rows:
+def _q5(site: AuctionSite, size_us: int, every_us: int) -> h.Rows:
     windows = site.bids.window(Sliding(f"{size_us}us", every=f"{every_us}us"))
     hottest = windows.group_by("auction").aggregate(bids=h.count()).top(1, by="bids", ties=True)
     return hottest.select("window_start", "auction", "bids")
 
 
-def _q6(site: Site, window_us: int) -> h.Rows:
+def _q6(site: AuctionSite, window_us: int) -> h.Rows:
     window = Tumbling(f"{window_us}us")
     closed = _valid_bids(site, window_us).window(window).group_by("auction")
     winners = closed.aggregate(price=h.max("price"), seller=h.max("seller"), expires=h.max("expires"))
@@ -141,7 +141,7 @@ def _q6(site: Site, window_us: int) -> h.Rows:
     return last.select("window_start", "seller", average=average)
 
 
-def _q7(site: Site, window_us: int) -> h.Rows:
+def _q7(site: AuctionSite, window_us: int) -> h.Rows:
     windows = site.bids.window(Tumbling(f"{window_us}us"))
     best = windows.aggregate(best=h.top(1, by="price", columns=["auction", "bidder", "price", "date_time"]))
     return best.select("window_start", *(_field(name) for name in ("auction", "bidder", "price", "date_time")))
@@ -151,32 +151,32 @@ def _field(name: str) -> pl.Expr:
     return pl.col("best").list.first().struct.field(name).alias(name)
 
 
-def _q8(site: Site, window_us: int) -> h.Rows:
+def _q8(site: AuctionSite, window_us: int) -> h.Rows:
     window = Tumbling(f"{window_us}us")
     people, auctions = site.people.select("id", "name"), site.auctions.select("seller")
     sellers = people.window(window).join(auctions.window(window), on={"id": "seller"}, how="semi")
     return sellers.select("window_start", "id", "name")
 
 
-def _q9(site: Site) -> h.Rows:
+def _q9(site: AuctionSite) -> h.Rows:
     columns = ["seller", "category", "expires", "bidder", "price", "date_time"]
     closed = _valid_bids(site, 1_000_000).window(Tumbling("1s")).group_by("auction")
     winners = closed.aggregate(best=h.top(1, by=["price", "date_time"], descending=[True, False], columns=columns))
     return winners.select("auction", *map(_field, columns))
 
 
-def _q11(site: Site, gap_us: int) -> h.Rows:
+def _q11(site: AuctionSite, gap_us: int) -> h.Rows:
     sessions = site.bids.window(Session(f"{gap_us}us")).group_by("bidder").aggregate(bids=h.count())
     return sessions.select("bidder", "bids", starttime=pl.col("window_start"), endtime=pl.col("window_end"))
 
 
-def _q13(site: Site) -> h.Rows:
+def _q13(site: AuctionSite) -> h.Rows:
     bids = site.bids.with_columns(key=pl.col("auction") % 100)
     known = bids.lookup(table(side_table(), key="key"), on="key")
     return known.select("auction", "bidder", "price", "date_time", "value")
 
 
-def _q14(site: Site) -> h.Rows:
+def _q14(site: AuctionSite) -> h.Rows:
     price, hour = 0.908 * pl.col("price"), pl.col("date_time").dt.hour()
     kind = (
         pl.when((hour >= 8) & (hour <= 18))
@@ -200,17 +200,17 @@ def _counts() -> dict[str, h.Measure]:
     return {**bids, **bidders, **auctions}
 
 
-def _q15(site: Site, window_us: int) -> h.Rows:
+def _q15(site: AuctionSite, window_us: int) -> h.Rows:
     return site.bids.window(Tumbling(f"{window_us}us")).aggregate(**_counts()).select("window_start", *_counts())
 
 
-def _q16(site: Site, window_us: int) -> h.Rows:
+def _q16(site: AuctionSite, window_us: int) -> h.Rows:
     channels = site.bids.window(Tumbling(f"{window_us}us")).group_by("channel")
     counts = channels.aggregate(last_time=h.max("date_time"), **_counts())
     return counts.select("window_start", "channel", "last_time", *_counts())
 
 
-def _q17(site: Site, window_us: int) -> h.Rows:
+def _q17(site: AuctionSite, window_us: int) -> h.Rows:
     ranks: dict[str, pl.Expr | None] = {"total": None, **_RANKS}
     counts = {f"{rank}_bids": h.count(where=where) for rank, where in ranks.items()}
     prices = {
@@ -223,13 +223,13 @@ def _q17(site: Site, window_us: int) -> h.Rows:
     return auctions.aggregate(**counts, **prices).select("window_start", "auction", *counts, *prices)
 
 
-def _q18(site: Site, window_us: int) -> h.Rows:
+def _q18(site: AuctionSite, window_us: int) -> h.Rows:
     pairs = site.bids.window(Tumbling(f"{window_us}us")).group_by("bidder", "auction")
     last = {name: h.last(name) for name in ("price", "channel", "date_time")}
     return pairs.aggregate(**last).select("window_start", "bidder", "auction", *last)
 
 
-def _q19(site: Site, window_us: int) -> h.Rows:
+def _q19(site: AuctionSite, window_us: int) -> h.Rows:
     columns = ["bidder", "price", "date_time"]
     auctions = site.bids.window(Tumbling(f"{window_us}us"), accumulate=True).group_by("auction")
     best = auctions.aggregate(best=h.top(10, by="price", columns=columns))
@@ -239,13 +239,13 @@ def _q19(site: Site, window_us: int) -> h.Rows:
     return ranked.select("window_start", "auction", "rank", *(row.struct.field(name).alias(name) for name in columns))
 
 
-def _q20(site: Site) -> h.Rows:
+def _q20(site: AuctionSite) -> h.Rows:
     auctions = site.auctions.filter(pl.col("category") == 10).select("id", "seller", "category", "expires")
     bids, near = site.bids.select("auction", "bidder", "price", "date_time"), site.time_of(_NEAR_EVENTS)
     return bids.join(auctions, on={"auction": "id"}, before=near, after=near)
 
 
-def _q21(site: Site) -> h.Rows:
+def _q21(site: AuctionSite) -> h.Rows:
     named = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
     known = pl.col("channel").str.to_lowercase().replace_strict(named, default=None, return_dtype=pl.String)
     channel_id = pl.coalesce(known, pl.col("url").str.extract(r"[?&]channel_id=([^&]*)", 1))
@@ -253,7 +253,7 @@ def _q21(site: Site) -> h.Rows:
     return bids.select("auction", "bidder", "price", "channel", "channel_id")
 
 
-def _q22(site: Site) -> h.Rows:
+def _q22(site: AuctionSite) -> h.Rows:
     parts = pl.col("url").str.split("/")
     folders = {f"dir{number}": parts.list.get(number + 2, null_on_oob=True).fill_null("") for number in (1, 2, 3)}
     return site.bids.select("auction", "bidder", "price", "channel", **folders)

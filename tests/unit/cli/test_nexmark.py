@@ -9,7 +9,7 @@ from tests.unit.cli.test_app import run
 
 import holons as h
 from holons.cli import nexmark_engines
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.nexmark import QUERIES, Load, query
 from holons.nexmark.verify import streams_of, verify
 
@@ -84,7 +84,7 @@ def test_generated_streams_are_what_jobs_read(tmp_path: Path, capsys: pytest.Cap
     assert run("nexmark", "generate", "--log", str(site), *options) == 0
     assert "920 bids" in (told := capsys.readouterr().err)
     assert 'query("q4", rate=500, disorder_us=98_000)' in told
-    assert Site(site).streams() == {"auctions": 2, "bids": 2, "people": 2}
+    assert DirectorySite(site).streams() == {"auctions": 2, "bids": 2, "people": 2}
 
     load = Load(1_000, seed=9, partitions=2, rate=500, group=50)
     job = query("q4", rate=500, disorder_us=98_000)
@@ -104,10 +104,10 @@ def test_a_query_runs_over_events_that_are_made_once(tmp_path: Path, capsys: pyt
         asked = [word for key, value in told.items() for word in ("--with", f"{key}={value}")]
         assert run("nexmark", "run", name, *asked, *options) == 0
         (record,) = json.loads(capsys.readouterr().out)
-        rows = Site(Path(site)).collected(name)
+        rows = DirectorySite(Path(site)).collected(name)
         assert record["rows"] == sum(map(len, rows[name].values())) > 0
         assert verify(name, streams_of(load), lambda *_, rows=rows: rows, rate=500, disorder_us=98_000, **told).same
-    assert Site(Path(site)).streams() == {"auctions": 2, "bids": 2, "people": 2}
+    assert DirectorySite(Path(site)).streams() == {"auctions": 2, "bids": 2, "people": 2}
 
 
 def test_a_query_leaves_nothing_behind_unless_it_is_told_where(capsys: pytest.CaptureFixture[str]):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from holons.cli import main
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import check_java, session
 from holons.errors import JavaMissing
 
@@ -61,7 +61,7 @@ WANTED = [(0, 6), (1_000_000, 2), (2_000_000, 2)]
 
 
 def test_a_job_runs_to_its_end_goes_on_and_is_upgraded(here: Path, capsys: pytest.CaptureFixture[str]):
-    site = Site(here / "site")
+    site = DirectorySite(here / "site")
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--json", "-", "--output", "out") == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["channel"], told["rows"], told["finished"]) == ("on_window", 6, True)
@@ -135,7 +135,7 @@ def test_rows_that_will_not_do_leave_nothing_behind(here: Path, capsys: pytest.C
     (here / "flow.py").write_text(FLOW)
     assert run("run", "flow.py:job", "--input", "visits=bad.parquet", "--log", "site") == 1
     assert 'name one of time: h.source("visits", time="...")' in capsys.readouterr().err
-    assert Site(here / "site").streams() == {}
+    assert DirectorySite(here / "site").streams() == {}
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 0
     assert run("run", "app.py:job", "--input", "visits=rows", "--log", "site", "--nodes", "1") == 1
     assert "leave out --input" in capsys.readouterr().err

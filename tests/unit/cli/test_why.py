@@ -12,7 +12,7 @@ from tests.unit.cli.test_app import run
 
 from holons.cli.jobs import load_job
 from holons.cli.why import _short, parse_start
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.errors import BadInput
 from holons.node import Node, Settings, submit
 
@@ -51,7 +51,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     """A site on which one node has run the job to its end."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(getattr(request, "param", APP))
-    site = Site(tmp_path / "site")
+    site = DirectorySite(tmp_path / "site")
     ts = [200_000 * number for number in range(12)]
     site.load({"bids": [pl.DataFrame({"ts": ts[first:], "seller": ["a"] * (12 - first)}) for first in (0, 6)]})
     job = load_job("app.py:job")
@@ -99,7 +99,7 @@ def test_without_nodes_there_is_nothing_to_compare_with(site: Path, capsys: pyte
 def test_it_compares_with_the_nodes_of_the_site_where_it_finds_the_inputs(
     site: Path, log: str, capsys: pytest.CaptureFixture[str]
 ):
-    Site(site.parent / "other").load({"asks": [pl.DataFrame({"ts": [0]})]})
+    DirectorySite(site.parent / "other").load({"asks": [pl.DataFrame({"ts": [0]})]})
     assert run("why", "app.py:job", "1000000", "--log", log) == 0
     assert "Agrees with what nodes sealed." in capsys.readouterr().out
 

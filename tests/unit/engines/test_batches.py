@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from holons.engines.batches import Batches
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.errors import BadInput, LogDamaged
 from holons.streams import LmdbLog
 
@@ -21,7 +21,7 @@ def rows(*numbers: int) -> list[pa.RecordBatch]:
     return [pa.record_batch({"n": list(numbers)})]
 
 
-def read(site: Site, stream: str = "in") -> dict[int, list[int]]:
+def read(site: DirectorySite, stream: str = "in") -> dict[int, list[int]]:
     partitions = site.streams()[stream]
     with LmdbLog(site.directory / "input", stream, partitions, "reader") as log:
         return {
@@ -36,11 +36,11 @@ def read(site: Site, stream: str = "in") -> dict[int, list[int]]:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path) -> DirectorySite:
+    return DirectorySite(tmp_path)
 
 
-def left(site: Site) -> list[str]:
+def left(site: DirectorySite) -> list[str]:
     return sorted(file.name for file in (site.directory / "batches").rglob("rows.*"))
 
 
@@ -96,7 +96,7 @@ import os, signal, sys
 import pyarrow as pa
 from holons.engines import batches as module
 from holons.engines.batches import Batches
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 steps = int(sys.argv[2])
 
 def counted(owner, name):
@@ -115,7 +115,7 @@ counted(pathlib.Path, "write_bytes")
 counted(pathlib.Path, "unlink")
 counted(module.LmdbLog, "put")
 counted(module.LmdbLog, "end")
-batches = Batches(Site(sys.argv[1]), "in", 2)
+batches = Batches(DirectorySite(sys.argv[1]), "in", 2)
 first = [batches.stage(0, [pa.record_batch({"n": [1, 2]})]), batches.stage(1, [pa.record_batch({"n": [10]})])]
 batches.commit("query", 0, first)
 print("through")
@@ -124,7 +124,7 @@ print("through")
 
 def test_whoever_is_killed_at_any_step_the_batch_is_in_once(tmp_path):
     for step in range(100):
-        site = Site(tmp_path / str(step))
+        site = DirectorySite(tmp_path / str(step))
         done = subprocess.run(
             [sys.executable, "-c", DYING, str(site.directory), str(step)], capture_output=True, text=True, check=False
         )
@@ -142,14 +142,14 @@ def test_two_processes_commit_at_once(tmp_path):
     script = """
 import sys, pyarrow as pa
 from holons.engines.batches import Batches
-from holons.engines.site import Site
-batches = Batches(Site(sys.argv[1]), "in", 2)
+from holons.engines.directory_site import DirectorySite
+batches = Batches(DirectorySite(sys.argv[1]), "in", 2)
 for number in range(15):
     batches.commit(sys.argv[2], number, [batches.stage(p, [pa.record_batch({"n": [number]})]) for p in (0, 1)])
 """
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "ab"]
     assert [one.wait(60) for one in running] == [0, 0]
-    found = read(Site(tmp_path))
+    found = read(DirectorySite(tmp_path))
     for partition in (0, 1):
         assert sorted(found[partition]) == sorted([*range(15), *range(15)])
 
@@ -172,11 +172,13 @@ def test_partitions_must_fit(site):
 
 
 def test_a_lock_goes_with_its_holder(tmp_path):
-    holder = "import signal, sys\nfrom holons.engines.batches import Batches\nfrom holons.engines.site import Site\n"
-    holder += "with Batches(Site(sys.argv[1]), 'in', 1)._locked():\n    print('held', flush=True)\n    signal.pause()\n"
+    holder = "import signal, sys\nfrom holons.engines.batches import Batches\n"
+    holder += "from holons.engines.directory_site import DirectorySite\n"
+    holder += "with Batches(DirectorySite(sys.argv[1]), 'in', 1)._locked():\n"
+    holder += "    print('held', flush=True)\n    signal.pause()\n"
     with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         os.kill(process.pid, signal.SIGKILL)
-    batches = Batches(Site(tmp_path), "in", 1)
+    batches = Batches(DirectorySite(tmp_path), "in", 1)
     assert batches.commit("query", 0, [batches.stage(0, rows(1))])

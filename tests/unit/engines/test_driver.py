@@ -8,10 +8,10 @@ import pytest
 LIFE = """
 import sys
 from holons.engines.driver import Birth, live
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.node import Settings
 assert "pandas" not in sys.modules
-live(Birth(Site(sys.argv[1]), "node-1#1", Settings(), b"secret"), lambda: "pandas" not in sys.modules)
+live(Birth(DirectorySite(sys.argv[1]), "node-1#1", Settings(), b"secret"), lambda: "pandas" not in sys.modules)
 assert "pandas" in sys.modules
 """
 

@@ -14,8 +14,8 @@ import pytest
 from tests.handles import JOB, Count, alive, endless, expected, until, visits
 
 import holons as h
+from holons.engines.directory_site import DirectorySite
 from holons.engines.handle import Progress
-from holons.engines.site import Site
 from holons.errors import BadInput, JobFailed, MissingExtra
 from holons.node import Running, cancel
 
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 )
 def test_what_cannot_run_is_said_at_once(arguments, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Site("there").load(visits(9))
+    DirectorySite("there").load(visits(9))
     with pytest.raises(BadInput) as error:
         h.run(JOB, **{"engine": "embedded", **arguments})
     assert told in str(error.value)
@@ -51,7 +51,7 @@ def test_streams_are_loaded_all_or_none(tmp_path):
     job = h.job(Count(), "visits", "other")
     with pytest.raises(RuntimeError, match="no more rows"):
         h.run(job, {**visits(9), "other": [Broken({"ts": [1]})]}, log=tmp_path, engine="embedded")
-    assert not Site(tmp_path).streams()
+    assert not DirectorySite(tmp_path).streams()
 
 
 def test_without_spark_one_is_told_what_to_install_or_do(monkeypatch):

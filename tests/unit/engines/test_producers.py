@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from holons.clock import SystemClock
+from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.producers import ProcessProducers
 from holons.engines.producers import Producers, produce
-from holons.engines.site import Site
 from holons.errors import ProducerFailed
 from holons.streams import LmdbLog
 from holons.windows import ENDING
@@ -50,13 +50,13 @@ class _Alive:
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
-    site = Site(tmp_path)
+def site(tmp_path) -> DirectorySite:
+    site = DirectorySite(tmp_path)
     site.create("numbers", 3)
     return site
 
 
-def written(site: Site) -> list[tuple[list[int], list[int]]]:
+def written(site: DirectorySite) -> list[tuple[list[int], list[int]]]:
     """Each partition's rows, and its marks."""
     with LmdbLog(site.directory / "input", "numbers", 3, "reader") as log:
         chunks = [log.read(partition, 0, log.end(partition)) for partition in range(3)]
@@ -65,7 +65,7 @@ def written(site: Site) -> list[tuple[list[int], list[int]]]:
     return list(zip(rows, marks, strict=True))
 
 
-def check(site: Site) -> None:
+def check(site: DirectorySite) -> None:
     for partition, (rows, marks) in enumerate(written(site)):
         assert rows == list(range(100 * partition, 100 * partition + 30))
         assert marks[-1] == ENDING

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import holons as h
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.errors import BadInput, BadProgram
 from holons.node import Node, submit
 from holons.windows import END
@@ -111,7 +111,7 @@ def test_a_node_over_an_lmdb_log_puts_whole_late_rows_out(tmp_path):
     times[9_999::10_000] -= 100
     rng = np.random.default_rng(1)
     rows = pa.record_batch({"ts": times, "price": rng.integers(0, 9, length), "bidder": rng.integers(0, 99, length)})
-    site = Site(tmp_path)
+    site = DirectorySite(tmp_path)
     site.load({"bids": [[rows, END]]})
     job, ports = h.job(Seen(), "bids", columns=["price"]), site.ports("node#1")
     node = Node("node#1", ports)

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import msgspec
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import ENVIRONMENT, Birth, Driver, live
-from holons.engines.site import Site
 from holons.node import Settings
 
 _MAIN = """
@@ -77,5 +77,5 @@ class _Told(msgspec.Struct, frozen=True):
 def main(message: bytes) -> None:
     """The whole life of a node's process."""
     told = msgspec.msgpack.decode(message, type=_Told)
-    birth = Birth(Site(told.directory, told.store), told.name, told.settings, told.secret, told.log_level)
+    birth = Birth(DirectorySite(told.directory, told.store), told.name, told.settings, told.secret, told.log_level)
     live(birth, lambda: os.getppid() == told.parent)

@@ -20,8 +20,8 @@ from pyspark import TaskContext
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Birth, Driver, live
-from holons.engines.site import Site
 from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import check_session, executor_cores, session, whole_executor
 from holons.errors import NodesSilent
@@ -42,7 +42,7 @@ class SparkNodes(Driver):
 
     def __init__(
         self,
-        site: Site,
+        site: DirectorySite,
         settings: Settings | None = None,
         *,
         nodes: int = 1,

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Process
 from holons.engines.producers import Feed, Producers, ProducerTask, produce
-from holons.engines.site import Site
 from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import session
 
@@ -20,7 +20,7 @@ class SparkProducers(Producers):
     """A Spark task for each producer. They hold their slots until everything is written."""
 
     def __init__(
-        self, site: Site, stream: str, feed: Feed, *, tasks: int = 1, spark: SparkSession | None = None
+        self, site: DirectorySite, stream: str, feed: Feed, *, tasks: int = 1, spark: SparkSession | None = None
     ) -> None:
         self._spark = spark or session(tasks)
         super().__init__(site, stream, feed, tasks=tasks)

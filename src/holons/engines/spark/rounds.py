@@ -21,9 +21,9 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holons.engines.directory_site import DirectorySite
 from holons.engines.locks import locked
 from holons.engines.results import Results
-from holons.engines.site import Site
 from holons.engines.spark.folding import Places, round_of
 from holons.errors import BadInput, CheckpointLost, HolonsError, JobRunning
 from holons.program import Job, Output
@@ -46,7 +46,7 @@ class Folding(msgspec.Struct, frozen=True):
 class Rounds:
     """The fold of one job in one site: takes micro-batches, and survives its process."""
 
-    def __init__(self, job: Job, site: Site, places: Places) -> None:
+    def __init__(self, job: Job, site: DirectorySite, places: Places) -> None:
         assert places.count is not None
         self.job = job
         self.site = site

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from holons.engines.batches import Batches
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.reading import OFFSET, PARTITION, BatchReader, Reading, StreamReader
 from holons.engines.spark.writing import BatchWriter, StreamWriter, Writing
 from holons.errors import BadInput
@@ -135,8 +135,8 @@ class Options:
     # --- what is meant -----------------------------------------------------------------------------------------------
 
     @property
-    def site(self) -> Site:
-        return Site(Path(self.given["path"]).absolute())
+    def site(self) -> DirectorySite:
+        return DirectorySite(Path(self.given["path"]).absolute())
 
     def place(self) -> tuple[Path, str, int]:
         """The folder of the stream, its name there, and its partitions."""

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from holons.engines.batches import Batches, Staged
-from holons.engines.site import Site
+from holons.engines.directory_site import DirectorySite
 from holons.errors import InvariantBroken
 
 _BATCH_ROWS = 100_000
@@ -32,7 +32,7 @@ _QUERY = "sql.streaming.queryId"
 class Writing:
     """Where rows go."""
 
-    site: Site
+    site: DirectorySite
     stream: str
     partitions: int
     column: str | None

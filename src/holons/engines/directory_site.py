@@ -42,7 +42,7 @@ _SEGMENT_BYTES = 32 << 20
 _SMALL_SEGMENT_BYTES = 1 << 20
 
 
-class Site:
+class DirectorySite:
     """The directory of a site. A plain value: it can travel to other processes, which open what they need."""
 
     def __init__(self, directory: Path | str, store: str | None = None) -> None:
