@@ -19,8 +19,8 @@ from tests.workloads import Threads, load
 
 import holons as h
 from holons.clock import SystemClock
-from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.directory_site import DirectorySite
+from holons.engines.embedded.processes import ProcessNodes
 from holons.node import Settings
 from holons.node.messages import decode_heartbeat
 from holons.program import canonical

@@ -33,8 +33,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 import holons as h
-from holons.engines.driver import Driver
 from holons.engines.directory_site import DirectorySite
+from holons.engines.driver import Driver
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
 from holons.errors import BadInput, HolonsError, InvariantBroken
