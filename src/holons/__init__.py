@@ -32,7 +32,7 @@ from holons.algebra import (
 )
 from holons.engines import Progress, Results, Run, run
 from holons.engines import dataframes as spark
-from holons.errors import HolonsError
+from holons.errors import HolonsError, PromiseBroken
 from holons.node import Settings
 from holons.program import (
     WCRDT,
@@ -96,6 +96,7 @@ __all__ = [
     "Product",
     "Program",
     "Progress",
+    "PromiseBroken",
     "Quantiles",
     "Ranked",
     "Results",

@@ -1,15 +1,15 @@
-"""Every error that Holons raises, in one tree.
+"""Every error that Holons raises, in two trees: `HolonsError`, and `PromiseBroken` for what must never happen.
 
-An error says what happened, where, and what to do next (`hint`). Each is also the builtin error that a Python
-programmer would expect, so `except ValueError` works as usual. The exceptions are `InvariantBroken` and its kin:
-they mean that a promise of the system is void, so `except Exception` in a user's program does not swallow them.
+An error says what happened, where, and what to do next (`hint`). Each `HolonsError` is an `Exception`, and also the
+builtin error that a Python programmer would expect, so `except ValueError` works as usual. A `PromiseBroken` means that
+a promise of the system is void. It is no `Exception`, so no `except Exception` in a user's program swallows it.
 """
 
 from __future__ import annotations
 
 
-class HolonsError(BaseException):
-    """The root of the tree. Catch this to catch everything that Holons raises."""
+class DescribedError(BaseException):
+    """What both trees have in common: a message, a place, and a hint. Catch this to catch all that Holons raises."""
 
     def __init__(self, message: str, *, hint: str = "", **where: object) -> None:
         self.message = message
@@ -26,8 +26,16 @@ class HolonsError(BaseException):
         return _rebuild, (type(self), self.message, self.hint, self.where)
 
 
-def _rebuild(kind: type[HolonsError], message: str, hint: str, where: dict[str, object]) -> HolonsError:
+def _rebuild(kind: type[DescribedError], message: str, hint: str, where: dict[str, object]) -> DescribedError:
     return kind(message, hint=hint, **where)
+
+
+class HolonsError(DescribedError, Exception):
+    """The root of all errors that a program may catch and go on from."""
+
+
+class PromiseBroken(DescribedError):
+    """The root of the errors that mean that a promise of the system is void. Not caught by `except Exception`."""
 
 
 # --- what a user hands us -------------------------------------------------------------------------------------------
@@ -151,14 +159,14 @@ class CheckpointLost(HolonsError, RuntimeError):
     """No stored record fits the logs any more, and the logs no longer reach back to the beginning."""
 
 
-# --- promises that no longer hold: not caught by `except Exception` -------------------------------------------------
+# --- promises that no longer hold: not caught by `except Exception`, nor by `except HolonsError` ---------------------
 
 
-class InvariantBroken(HolonsError):
+class InvariantBroken(PromiseBroken):
     """One of the named invariants does not hold. A bug in Holons, or damaged data."""
 
 
-class NondeterministicProgram(HolonsError):
+class NondeterministicProgram(PromiseBroken):
     """Two runs of one partition disagree (invariant: one-value). The program is not a function of its input."""
 
 

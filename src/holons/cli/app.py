@@ -21,7 +21,7 @@ from rich.text import Text
 from holons.cli.extensions import add_commands
 from holons.cli.nexmark import nexmark
 from holons.cli.records import JsonFile, write_records
-from holons.errors import HolonsError
+from holons.errors import DescribedError
 
 app = typer.Typer(
     name="holons",
@@ -335,20 +335,20 @@ def version() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; always ends in `SystemExit`, with code 1 if Holons raised.
 
-    Broken promises (`InvariantBroken` and its kin) are no `Exception`, so only catching the root catches them all.
+    That is an error of either kind: broken promises (`PromiseBroken`) are no `HolonsError`.
     """
     chosen = Settings(debug=bool(os.environ.get("HOLONS_DEBUG")))
     add_commands(app)
     try:
         app(args=None if arguments is None else list(arguments), prog_name="holons", obj=chosen)
-    except HolonsError as error:
+    except DescribedError as error:
         if chosen.debug:
             raise
         Console(stderr=True).print(describe(error), soft_wrap=True)
         raise SystemExit(1) from error
 
 
-def describe(error: HolonsError) -> Text:
+def describe(error: DescribedError) -> Text:
     """What a person should see of `error`: the message in red, then its cause and its hint."""
     story, _, hint = str(error).partition("\n  hint: ")
     text = Text.assemble(("error: ", "bold red"), (story, "red"))

@@ -15,7 +15,7 @@ from types import ModuleType
 import cloudpickle
 import polars as pl
 
-from holons.errors import BadInput, HolonsError
+from holons.errors import BadInput, DescribedError
 from holons.nexmark import query
 from holons.program import Job, Program
 from holons.program.dataflow import Completed, Grouped, Stream, Windowed
@@ -133,7 +133,7 @@ def _user_code(what: str, file: str = "") -> Iterator[None]:
         yield
     except SyntaxError as error:
         raise BadInput(f"{Path(error.filename or what).name}, line {error.lineno}: {error.msg}") from None
-    except HolonsError as error:
+    except DescribedError as error:
         error.where.setdefault("in", f"{what}, line {_place(error, file).lineno}")
         raise
     except SystemExit as error:

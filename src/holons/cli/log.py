@@ -23,7 +23,7 @@ from rich.text import Text
 from holons.algebra import Keyed
 from holons.cli.messages import in_words
 from holons.clock import SystemClock
-from holons.errors import BadInput, HolonsError
+from holons.errors import BadInput, DescribedError
 from holons.streams import Chunk, LmdbLog, LmdbSharedLog, StreamDescription, describe, streams_in
 from holons.windows import instant_text
 
@@ -94,11 +94,11 @@ def find(root: Path, name: str) -> Place:
 
 def ls(root: Path, json_file: Path | None) -> bool:
     """All streams below a directory; False if one of them is damaged."""
-    told: list[tuple[Place, StreamDescription | HolonsError]] = []
+    told: list[tuple[Place, StreamDescription | DescribedError]] = []
     for place in places(root):
         try:
             told.append((place, describe(place.directory, place.stream)))
-        except HolonsError as error:
+        except DescribedError as error:
             told.append((place, error))
     if json_file is not None:
         with _lines(json_file) as file:
@@ -106,11 +106,11 @@ def ls(root: Path, json_file: Path | None) -> bool:
                 _write(file, _ls_record(place, one))
     else:
         _show_ls(root, told)
-    return not any(isinstance(one, HolonsError) for _, one in told)
+    return not any(isinstance(one, DescribedError) for _, one in told)
 
 
-def _ls_record(place: Place, one: StreamDescription | HolonsError) -> dict[str, Any]:
-    if isinstance(one, HolonsError):
+def _ls_record(place: Place, one: StreamDescription | DescribedError) -> dict[str, Any]:
+    if isinstance(one, DescribedError):
         return {"stream": place.label, "error": str(one)}
     return {
         "stream": place.label,
@@ -122,21 +122,21 @@ def _ls_record(place: Place, one: StreamDescription | HolonsError) -> dict[str, 
     }
 
 
-def _show_ls(root: Path, told: Sequence[tuple[Place, StreamDescription | HolonsError]]) -> None:
+def _show_ls(root: Path, told: Sequence[tuple[Place, StreamDescription | DescribedError]]) -> None:
     console = Console()
     if not told:
         console.print(f"There are no streams below {root}.", markup=False)
         return
     console.print(_ls_table(root, told, console))
     for place, one in told:
-        if isinstance(one, HolonsError):
+        if isinstance(one, DescribedError):
             console.print(Text(f"{place.label}: {one.message}", "red"), soft_wrap=True)
 
 
 _LS = ("stream", "partitions", "entries", "kind", "on disk", "writers")
 
 
-def _ls_table(root: Path, told: Sequence[tuple[Place, StreamDescription | HolonsError]], console: Console) -> Table:
+def _ls_table(root: Path, told: Sequence[tuple[Place, StreamDescription | DescribedError]], console: Console) -> Table:
     """A table with the names whole: where it gets too wide, its last columns are left out, and then names are folded."""
     rows = [_ls_row(place, one) for place, one in told]
     for count in range(len(_LS), 2, -1):
@@ -152,8 +152,8 @@ def _ls_table(root: Path, told: Sequence[tuple[Place, StreamDescription | Holons
     return table
 
 
-def _ls_row(place: Place, one: StreamDescription | HolonsError) -> tuple[str, ...]:
-    if isinstance(one, HolonsError):
+def _ls_row(place: Place, one: StreamDescription | DescribedError) -> tuple[str, ...]:
+    if isinstance(one, DescribedError):
         return place.label, "", "", "damaged"
     kind, partitions = ("shared", "") if one.shared else ("rows", str(one.partitions))
     return place.label, partitions, f"{one.entries:,}", kind, decimal(one.bytes_on_disk), _few(one.writers)

@@ -25,7 +25,7 @@ from holons.cli.jobs import load_job, named_files, read_inputs
 from holons.cli.records import write_records
 from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, shrink, simulate
 from holons.engines.simulator.scenarios import ROWS, SCENARIOS, VARIANTS, Prepared, judged, prepared
-from holons.errors import BadInput, HolonsError
+from holons.errors import BadInput, DescribedError
 
 OWN_ROWS = 200
 """How many rows of each file are used for a user's own job."""
@@ -84,7 +84,7 @@ def _own(setup: Setup) -> Prepared:
     streams = read_inputs(job, named_files(setup.inputs), setup.rows)
     try:
         return judged({job.name: job}, streams)
-    except HolonsError as error:  # it has a hint of its own
+    except DescribedError as error:  # it has a hint of its own
         raise BadInput(
             f"{job.name} does not even run in sequence: {type(error).__name__}: {error}"
         ) from error.__cause__

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from holons.engines.tracebacks import for_people
-from holons.errors import CodecError, HolonsError
+from holons.errors import CodecError, PromiseBroken
 from holons.node import Node, Ports
 from holons.streams import Cursor, SharedLog
 
@@ -77,7 +77,7 @@ def forwarding(stream: SharedLog, level: int) -> Iterator[None]:
     logging.captureWarnings(True)
     try:
         yield
-    except (Exception, HolonsError):
+    except (Exception, PromiseBroken):
         logger.exception("this node ends")
         raise
     finally:

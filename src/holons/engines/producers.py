@@ -20,7 +20,7 @@ import pyarrow as pa
 from holons.clock import SystemClock
 from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Process
-from holons.errors import HolonsError, ProducerFailed
+from holons.errors import ProducerFailed, PromiseBroken
 from holons.streams import Cursor, LmdbLog, SharedLog
 from holons.windows import END
 
@@ -182,7 +182,7 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
         with task.site.producer(task.stream, task.feed.partitions, writer) as log:
             written = _write(task, log, begin, wanted)
         told = None if written is None else Ended(writer, *written)
-    except (Exception, HolonsError) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
+    except (Exception, PromiseBroken) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
         told = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
     if told is not None:
         talk.append(_encoder.encode(told))

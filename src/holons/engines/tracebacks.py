@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import Final, TypeVar
 
-from holons.errors import HolonsError, InvariantBroken
+from holons.errors import DescribedError, InvariantBroken
 
 _WHOLE: Final = "HOLONS_DEBUG"
 """With this variable set, nothing is left out."""
@@ -16,7 +16,7 @@ E = TypeVar("E", bound=BaseException)
 
 def for_people(error: E) -> E:
     """The same error, and what caused it, without our own lines. A broken promise keeps them: it is about our code."""
-    if not isinstance(error, HolonsError) or isinstance(error, InvariantBroken) or os.environ.get(_WHOLE):
+    if not isinstance(error, DescribedError) or isinstance(error, InvariantBroken) or os.environ.get(_WHOLE):
         return error
     link: BaseException | None = error
     while link is not None:

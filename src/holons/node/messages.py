@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holons.errors import CodecError, HolonsError
+from holons.errors import CodecError, DescribedError
 from holons.program import Cut
 from holons.windows import BEGINNING
 
@@ -74,7 +74,7 @@ class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
     reason: str
 
     @staticmethod
-    def by(job: str, error: HolonsError) -> Stopped:
+    def by(job: str, error: DescribedError) -> Stopped:
         """What an error has stopped."""
         return Stopped(job, type(error).__name__, _reason(error))
 
@@ -84,7 +84,7 @@ class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
         return self.kind not in ("Cancelled", "Upgraded")
 
 
-def _reason(error: HolonsError) -> str:
+def _reason(error: DescribedError) -> str:
     """What happened, where in the user's code, and what to do."""
     cause = error.__cause__
     if cause is None:

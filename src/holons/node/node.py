@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from holons.errors import CheckpointLost, HolonsError, LogUnavailable, StoreUnavailable, UnpicklableProgram
+from holons.errors import CheckpointLost, DescribedError, LogUnavailable, StoreUnavailable, UnpicklableProgram
 from holons.node.jobs import Jobs
 from holons.node.membership import Membership
 from holons.node.messages import Claim, Control, Heartbeat, Running, Stopped, decode_control, decode_heartbeat, encode
@@ -39,7 +39,7 @@ class Node:
         self.membership = Membership(name, self.settings)
         self.ownership = Ownership()
         self.jobs: dict[str, JobOnNode] = {}
-        self.failures: dict[str, HolonsError] = {}
+        self.failures: dict[str, DescribedError] = {}
         self.leaving = False
         self._handed_over = False
         self._lost_since_s: dict[str, float] = {}
@@ -233,10 +233,10 @@ class Node:
             watched_s = self.membership.watched_s
             if watched_s - self._lost_since_s.setdefault(name, watched_s) >= self.settings.loss_patience_s:
                 self._fail(name, error)
-        except HolonsError as error:
+        except DescribedError as error:
             self._fail(name, error)
 
-    def _fail(self, name: str, error: HolonsError) -> None:
+    def _fail(self, name: str, error: DescribedError) -> None:
         self.failures[name] = error
         self.jobs.pop(name, None)
         self._untold.append(Stopped.by(name, error))

@@ -19,7 +19,7 @@ from holons.errors import (
     AwaitWouldDeadlock,
     BadElement,
     BadProgram,
-    HolonsError,
+    DescribedError,
     InsertBelowWatermark,
     ProgramFailed,
     WindowTrimmed,
@@ -384,7 +384,7 @@ def placed(**where: object) -> Iterator[None]:
     """Errors of the user's code learn where they happened; our own only learn the place."""
     try:
         yield
-    except HolonsError as error:
+    except DescribedError as error:
         for name, value in where.items():
             error.where.setdefault(name, value)
         raise

@@ -9,7 +9,7 @@ import pytest
 
 import holons_bench
 from holons.cli import main
-from holons.errors import BadWindow, HolonsError, InvariantBroken, ProgramFailed
+from holons.errors import BadWindow, DescribedError, InvariantBroken, ProgramFailed
 
 RECORD = {"bench": "kernels", "case": "max", "system": "holons", "metric": "rate", "value": 1.5, "unit": "rows/s"}
 
@@ -37,7 +37,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
 def failing_demo(demo: list[tuple], monkeypatch: pytest.MonkeyPatch):
     """A demo that raises what it is given."""
 
-    def fail_with(error: HolonsError, cause: Exception | None = None) -> None:
+    def fail_with(error: DescribedError, cause: Exception | None = None) -> None:
         def fail(options: object, console: object) -> None:
             raise error from cause
 
@@ -109,7 +109,7 @@ def test_an_option_that_makes_no_sense_is_refused(demo: list[tuple]):
 
 
 @pytest.mark.parametrize("kind", [BadWindow, InvariantBroken])
-def test_an_error_is_told_plainly(kind: type[HolonsError], failing_demo, capsys: pytest.CaptureFixture[str]):
+def test_an_error_is_told_plainly(kind: type[DescribedError], failing_demo, capsys: pytest.CaptureFixture[str]):
     failing_demo(kind("no [bold] window", hint="use [1s]", job="q7"))
     assert run("demo") == 1
     assert capsys.readouterr().err == "error: no [bold] window (job q7)\n  hint: use [1s]\n"

@@ -14,8 +14,8 @@ class Raises(h.Program):
         return events["price"] / {}["lost"]
 
 
-def raised() -> h.HolonsError:
-    with pytest.raises(h.HolonsError) as error:
+def raised() -> h.HolonsError | h.PromiseBroken:
+    with pytest.raises((h.HolonsError, h.PromiseBroken)) as error:
         h.run(
             h.job(Raises(), "bids"), {"bids": [pl.DataFrame({"ts": [1], "price": [2]})]}, engine="embedded", nodes=1
         ).wait()

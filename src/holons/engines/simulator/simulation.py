@@ -18,7 +18,7 @@ from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, partitions_in, pieces
 from holons.engines.simulator.faults import FIRST_KINDS, Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, World
-from holons.errors import HolonsError
+from holons.errors import PromiseBroken
 from holons.node import Node, Settings, Stopped
 from holons.program import Collected, Job, canonical
 from holons.streams import MemoryJournal, MemoryLog
@@ -340,7 +340,7 @@ def simulate(
     simulation = Simulation(jobs, streams, seed, **options)  # type: ignore[arg-type]
     try:
         return simulation.run(expected)
-    except (Exception, HolonsError) as error:  # noqa: BLE001 - whatever a node raises is a finding
+    except (Exception, PromiseBroken) as error:  # noqa: BLE001 - whatever a node raises is a finding
         return simulation.outcome(f"{type(error).__name__}: {error}")
 
 

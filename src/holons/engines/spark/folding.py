@@ -25,7 +25,7 @@ from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortTy
 from holons import errors
 from holons.algebra import IntArray
 from holons.engines.spark.reading import OFFSET, PARTITION
-from holons.errors import BadInput, HolonsError
+from holons.errors import BadInput, DescribedError, HolonsError
 from holons.program import Job
 from holons.program.folding import Fold, Partial, PartialFold, Starts, needs_order
 
@@ -87,9 +87,9 @@ class _Told(msgspec.Struct, frozen=True):
     hint: str
     where: dict[str, str]
 
-    def error(self) -> HolonsError:
+    def error(self) -> DescribedError:
         kind = getattr(errors, self.kind, HolonsError)
-        found: HolonsError = kind(self.message, hint=self.hint, **self.where)
+        found: DescribedError = kind(self.message, hint=self.hint, **self.where)
         return found
 
 
@@ -108,7 +108,7 @@ class FoldTask:
         parts, told = [], None
         try:
             parts = [fold.partial().encode() for fold in self._folds(self.rows(batches)).values()]
-        except HolonsError as error:
+        except DescribedError as error:
             cause = error.__cause__
             message = error.message
             if cause is not None:

@@ -25,7 +25,7 @@ from holons.engines.directory_site import DirectorySite
 from holons.engines.locks import locked
 from holons.engines.results import Results
 from holons.engines.spark.folding import Places, round_of
-from holons.errors import BadInput, CheckpointLost, HolonsError, JobRunning
+from holons.errors import BadInput, CheckpointLost, DescribedError, JobRunning
 from holons.program import Job, Output
 from holons.program.folding import Fold
 from holons.store import DirectoryStore
@@ -52,7 +52,7 @@ class Rounds:
         self.site = site
         self.places = places
         self.directory = site.fold_directory(job.name)
-        self.error: HolonsError | None = None
+        self.error: DescribedError | None = None
         self._held = ExitStack()
         self._logs: dict[str, LmdbLog] = {}
         self._fold: Fold | None = None
@@ -104,7 +104,7 @@ class Rounds:
             fold = self._resumed(batch)
             if fold is not None:
                 self._keep(fold, batch, fold.take(round_of(fold, frame, self.places)))
-        except HolonsError as error:
+        except DescribedError as error:
             self.error = error
             raise RuntimeError(str(error)) from error  # what Spark can tell
 

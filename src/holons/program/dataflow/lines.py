@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from holons.errors import BadInput, BadProgram, HolonsError, ProgramFailed
+from holons.errors import BadInput, BadProgram, DescribedError, ProgramFailed
 
 _OURS = __name__.rpartition(".")[0]
 
@@ -27,7 +27,7 @@ def written_at(line: str, what: object, *, building: bool = False) -> Iterator[N
     """Errors of polars and of user functions say what failed, and where it was written."""
     try:
         yield
-    except HolonsError as error:
+    except DescribedError as error:
         if not str(error).startswith(line):
             error.where.setdefault("line", line)
         raise
