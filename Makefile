@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml bench/pyproject.toml constraints.txt
 	fi
 	@$(STEP) "updating pip" $(BIN)/python -m pip install -c constraints.txt --upgrade pip
 	@$(STEP) "installing holons and its dependencies (Spark alone is 450 MB)" \
-		$(BIN)/python -m pip install -c constraints.txt --build-constraint constraints.txt --editable '.[spark,report,dev]' --editable ./bench
+		$(BIN)/python -m pip install -c constraints.txt --build-constraint constraints.txt --editable '.[cli,spark,report,dev]' --editable ./bench
 	@printf '%s\n' '$(CURDIR)' >$@
 
 java:

@@ -13,7 +13,6 @@ our own, and after it in a journaled log (the row was not admitted yet, so nobod
 from memory that it holds anyway. No log is asked again, so nothing can have been trimmed or become unavailable.
 """
 
-from holons.streams.deduplicating import DeduplicatingReader
 from holons.streams.files import ByColumn, Progress, format_of, load, read_csv, read_json_lines, read_parquet
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
@@ -31,16 +30,14 @@ from holons.streams.log import (
 )
 from holons.streams.memory import MemoryLog
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
-from holons.streams.sinks import ByTime, ConsoleSink, FileSink, Positioned
+from holons.streams.sinks import ByTime, FileSink, Positioned
 
 __all__ = [
     "AppendableLog",
     "ByColumn",
     "ByTime",
     "Chunk",
-    "ConsoleSink",
     "Cursor",
-    "DeduplicatingReader",
     "DirectoryJournal",
     "FileSink",
     "InputLog",

@@ -1,4 +1,4 @@
-"""Sinks: a log's rows to files or to a screen, each row once (invariant: position is identity).
+"""Sinks: a log's rows to files, each row once (invariant: position is identity).
 
 A file's name says which rows it holds, so the files themselves are the sink's memory: whoever runs it again, after a
 crash or just so, writes what is missing and nothing else.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TextIO, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -279,51 +279,3 @@ def _reachable(root: Path) -> Iterator[None]:
         raise LogUnavailable(
             f"cannot use {root}: {error}", hint="is it a directory that may be written to, and is the disk not full?"
         ) from error
-
-
-# --- to a screen ----------------------------------------------------------------------------------------------------
-
-
-class ConsoleSink:
-    """Shows a channel's rows, each once while this object lives: as lines, or as a table for each call."""
-
-    def __init__(
-        self, channel: str, stream: TextIO, style: Literal["lines", "table"] = "lines", rows_max: int = 1000
-    ) -> None:
-        self._channel = channel
-        self._stream = stream
-        self._style = style
-        self._rows_max = rows_max
-        self._next: dict[int, int] = {}
-
-    def drain(self, log: ReadableLog) -> int:
-        """Shows what is new, at most `rows_max` rows of each partition; returns how many."""
-        new: list[Positioned] = []
-        for partition in range(log.partitions):
-            at = max(self._next.get(partition, 0), log.start(partition))
-            for chunk in log.read(partition, at, self._rows_max):
-                new.extend(positioned(partition, chunk))
-                self._next[partition] = chunk.end
-        if self._style == "lines":
-            for partition, ordinal, row in new:
-                values = " ".join(f"{name}={value}" for name, value in row.items())
-                self._stream.write(f"{self._channel} {partition}/{ordinal} {values}\n")
-        elif new:
-            self._show_table(new)
-        return len(new)
-
-    def _show_table(self, new: list[Positioned]) -> None:
-        from rich.console import Console
-        from rich.table import Table
-
-        columns = list(dict.fromkeys(name for _, _, row in new for name in row))
-        table = Table("partition", "ordinal", *columns, title=self._channel)
-        for partition, ordinal, row in new:
-            table.add_row(str(partition), str(ordinal), *(str(row.get(name, "")) for name in columns))
-        Console(file=self._stream).print(table)
-
-
-def positioned(partition: int, chunk: Chunk) -> list[Positioned]:
-    """The rows of a chunk with their positions."""
-    rows: list[Row] = [] if chunk.rows is None else chunk.rows.to_pylist()
-    return [Positioned(partition, chunk.offset + place, row) for place, row in enumerate(rows)]

@@ -5,7 +5,7 @@ import itertools
 from pyarrow import fs
 from tests.unit.store.grids import PatientGrid
 
-from holons.store import DirectoryStore, LmdbStore, MemoryStore
+from holons.store import DirectoryStore, MemoryStore
 
 _numbers = itertools.count()
 
@@ -27,23 +27,8 @@ def foreign_filesystem(root):
     return DirectoryStore(f"foreign-{next(_numbers)}", filesystem=fs.SubTreeFileSystem(str(root), fs.LocalFileSystem()))
 
 
-def lmdb(root):
-    return LmdbStore(root / f"lmdb-{next(_numbers)}", "node-1", map_bytes=1 << 20)
-
-
-def durable_lmdb(root):
-    return LmdbStore(root / f"lmdb-{next(_numbers)}", "node-1", durability="disk", map_bytes=1 << 20)
-
-
 def grid(root):
     return PatientGrid()
 
 
-STORES = {
-    make.__name__: make for make in (memory, directory, durable_directory, foreign_filesystem, lmdb, durable_lmdb, grid)
-}
-
-
-def close(store):
-    if isinstance(store, LmdbStore):
-        store.close()
+STORES = {make.__name__: make for make in (memory, directory, durable_directory, foreign_filesystem, grid)}

@@ -6,22 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.store.grids import PatientGrid
-from tests.unit.store.stores import STORES, close
+from tests.unit.store.stores import STORES
 
 from holons.errors import RecordDamaged
 
 
 @pytest.fixture(params=sorted(STORES))
 def make_store(request, tmp_path):
-    made = []
-
-    def make():
-        made.append(STORES[request.param](tmp_path))
-        return made[-1]
-
-    yield make
-    for store in made:
-        close(store)
+    return lambda: STORES[request.param](tmp_path)
 
 
 NAMES = st.sampled_from(
@@ -57,7 +49,6 @@ def test_a_store_is_a_dictionary_that_keeps_the_first(make_store, steps):
     for name in {name for _, name, _, _ in steps}:
         assert store.positions(name) == sorted(at for of, at in model if of == name)
     assert {key: store.get(*key) for key in model} == model
-    close(store)
 
 
 def test_a_new_store_is_empty(make_store):
@@ -105,6 +96,5 @@ def test_names_do_not_meet(make_store):
 def test_a_store_travels_to_another_process(make_store):
     store = make_store()
     store.put("p", (1,), b"1")
-    close(store)
     if not hasattr(store, "bytes_held"):
         assert pickle.loads(pickle.dumps(store)).get("p", (1,)) == b"1"

@@ -1,8 +1,7 @@
-"""Sinks: each row once, in files that are whole, whatever happens; and reading what comes more than once."""
+"""Sinks: each row once, in files that are whole, whatever happens."""
 
 import datetime
 import fcntl
-import io
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
-from holons.streams import ConsoleSink, DeduplicatingReader, FileSink, MemoryLog
+from holons.streams import FileSink, MemoryLog
 
 
 def log_of(*partitions):
@@ -292,115 +291,3 @@ def test_a_sink_killed_in_the_middle_of_a_file_leaves_the_files_before(make_sink
     assert sink.drain(log) == 19_900
     assert list(sink.rows(0)) == rows_of(log, 0)
     assert list(tmp_path.glob(".*.part")) == []
-
-
-# --- to a screen ----------------------------------------------------------------------------------------------------
-
-
-def test_the_console_shows_each_row_once():
-    stream, log = io.StringIO(), log_of(1, 1)
-    sink = ConsoleSink("out", stream)
-    assert (sink.drain(log), sink.drain(log)) == (2, 0)
-    log.mark(0, 17)
-    grow(log, 0, 1)
-    assert sink.drain(log) == 1
-    assert stream.getvalue() == "out 0/0 n=0 name=row 0\nout 1/0 n=0 name=row 0\nout 0/2 n=2 name=row 2\n"
-
-
-def test_the_console_shows_a_long_log_piece_by_piece():
-    stream, log = io.StringIO(), log_of(5)
-    log.mark(0, 17)
-    grow(log, 0, 2)
-    sink = ConsoleSink("out", stream, rows_max=1)
-    assert [sink.drain(log) for _ in range(9)] == [1, 1, 1, 1, 1, 0, 1, 1, 0]
-
-
-def test_the_console_shows_tables():
-    stream, log = io.StringIO(), log_of(2)
-    log.append(0, pa.RecordBatch.from_pylist([{"extra": "only here"}]))
-    sink = ConsoleSink("out", stream, style="table")
-    sink.drain(log)
-    shown = stream.getvalue()
-    assert all(word in shown for word in ("partition", "ordinal", "name", "extra", "row 1", "only here"))
-    sink.drain(log)
-    assert stream.getvalue() == shown
-
-
-# --- each row once --------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def repeated(draw):
-    """The rows of two partitions, some more than once, in any order; and what must come out."""
-    counts = draw(st.tuples(st.integers(0, 6), st.integers(0, 6)))
-    rows = [(partition, n, {"n": n, "x": float("nan")}) for partition in range(2) for n in range(counts[partition])]
-    again = draw(st.lists(st.sampled_from(rows), max_size=8)) if rows else []
-    return counts, draw(st.permutations(rows + again))
-
-
-@given(repeated())
-def test_each_row_comes_once_and_in_order(given_rows):
-    counts, source = given_rows
-    reader = DeduplicatingReader()
-    read = list(reader.read(source))
-    for partition in range(2):
-        assert [ordinal for of, ordinal, _ in read if of == partition] == list(range(counts[partition]))
-    assert reader.next_ordinals() == {partition: count for partition, count in enumerate(counts) if count}
-
-
-def test_rows_come_as_soon_as_their_turn_is():
-    reader = DeduplicatingReader()
-    assert reader.offer(0, 1, {"n": 1}) == []
-    assert reader.offer(0, 0, {"n": 0}) == [(0, 0, {"n": 0}), (0, 1, {"n": 1})]
-    assert reader.offer(0, 0, {"n": 0}) == []
-
-
-@pytest.mark.parametrize("first", [[(0, 0, {"n": 0})], [(0, 0, {"n": 0}), (0, 1, {"n": 1})]])
-def test_another_row_at_a_taken_position_breaks_an_invariant(first):
-    *before, (partition, ordinal, row) = first
-    for other in ({"n": 7}, {"n": float(row["n"])}, {"m": row["n"]}, {}):
-        with pytest.raises(InvariantBroken, match="position is identity"):
-            list(DeduplicatingReader().read([*before, (partition, ordinal, row), (partition, ordinal, other)]))
-
-
-def test_another_row_at_a_waiting_position_breaks_an_invariant():
-    with pytest.raises(InvariantBroken, match="position is identity"):
-        list(DeduplicatingReader().read([(0, 5, {"n": 5}), (0, 5, {"n": 6})]))
-
-
-def test_a_reader_goes_on_where_another_was():
-    reader = DeduplicatingReader({0: 2})
-    assert list(reader.read([(0, 1, {"n": 1}), (0, 2, {"n": 2}), (1, 0, {"n": 0})])) == [
-        (0, 2, {"n": 2}),
-        (1, 0, {"n": 0}),
-    ]
-    assert reader.next_ordinals() == {0: 3, 1: 1}
-
-
-def test_a_row_that_never_came_is_missed():
-    with pytest.raises(LogDamaged, match="ordinal 1"):
-        list(DeduplicatingReader().read([(0, 0, {}), (0, 2, {})]))
-
-
-def test_rows_do_not_wait_without_limit():
-    reader = DeduplicatingReader(waiting_max=2)
-    reader.offer(0, 1, {})
-    reader.offer(0, 2, {})
-    with pytest.raises(LogDamaged, match="wait"):
-        reader.offer(0, 3, {})
-
-
-def test_only_the_last_rows_are_remembered():
-    reader = DeduplicatingReader(remembered_max=2)
-    for n in range(3):
-        reader.offer(0, n, {"n": n})
-    assert reader.offer(0, 0, {"n": "other"}) == []
-    with pytest.raises(InvariantBroken):
-        reader.offer(0, 1, {"n": "other"})
-
-
-def test_what_a_sink_wrote_twice_is_read_once(make_sink):
-    sink = make_sink()
-    sink.drain(log_of(4))
-    rows = list(sink.rows(0))
-    assert list(DeduplicatingReader().read(rows + rows)) == rows
