@@ -24,7 +24,7 @@ from holons.program import Job, PartitionRun
 from holons.store import Store
 from holons.streams import ReadableLog, SharedLog
 from holons.wcrdt import Contributions, Delta, Handle, Replica, Sealed
-from holons.windows import BEGINNING, FixedSpec, Session, Window, WindowSpec
+from holons.windows import BEGINNING, AlignedSpec, Window, WindowSpec
 
 Verdict: TypeAlias = Literal["agrees", "differs", "trimmed", "not sealed"]
 """What nodes sealed: the same, something else, nothing that is still there, or nothing yet."""
@@ -151,7 +151,7 @@ def _targets(job: Job, start: int, channel: str | None) -> list[_Target]:
     answered = {index for target in made for index in target.handles}
     silent: dict[tuple[int, WindowSpec], list[int]] = {}
     for index, handle in enumerate(layout.handles):
-        if index not in answered and isinstance(handle.window, FixedSpec):
+        if index not in answered and handle.window.known_ahead:
             silent.setdefault((handle.stage, handle.window), []).append(index)
     made += [_Target((), -1, stage, spec, tuple(indices), None) for (stage, spec), indices in silent.items()]
     if channel is not None:
@@ -159,13 +159,7 @@ def _targets(job: Job, start: int, channel: str | None) -> list[_Target]:
         if not made:
             names = ", ".join(name for one in layout.callbacks for name in layout.channels_of(one))
             raise BadInput(f"the job has no channel {channel!r} of windows", hint=f"there is {names}")
-    return [target._replace(window=_at(target.spec, start)) for target in made]
-
-
-def _at(spec: WindowSpec, start: int) -> Window | None:
-    if isinstance(spec, FixedSpec) and start % spec.every_us == 0:
-        return Window(start, start + spec.size_us)
-    return None
+    return [target._replace(window=target.spec.starting(start)) for target in made]
 
 
 # --- noting what goes in ----------------------------------------------------------------------------------------------
@@ -198,7 +192,7 @@ class _Noting(Contributions):
         inside = (rows.ts >= low) & (rows.ts < high)
         if inside.any():
             keys = None
-            if isinstance(self._handles[index].window, Session):
+            if self._handles[index].window.keyed:
                 assert isinstance(rows.element, tuple)
                 keys = np.asarray(column(rows.element[0], rows.count))[inside]
             places = rows.origin.offsets()[inside]
@@ -212,7 +206,7 @@ class _Noting(Contributions):
         for index, pane, state in sealed:
             low, high = self._notes.spans.get(index, (0, 0))
             window = self._handles[index].window
-            if window.pane_end(pane) > low and pane * window.pane_us < high:
+            if window.pane_end(pane) > low and window.pane_start(pane) < high:
                 self._notes.states.setdefault(index, {})[pane] = state
         return sealed
 
@@ -276,10 +270,10 @@ class _Replay:
             if not called:
                 return moved
             end, start, (_, key), callback = called[0]
-            session = isinstance(self.job.layout.callbacks[callback].window, Session)
-            window = Window(start, end, key if session else None)
+            keyed = self.job.layout.callbacks[callback].window.keyed
+            window = Window(start, end, key if keyed else None)
             self.notes[run.partition].called.append(window)
-            if session:
+            if keyed:
                 self.sessions.add((callback, window))
             by_channel = self.outputs.setdefault((callback, window), {})
             for output in run.window.outputs:
@@ -294,7 +288,7 @@ class _Replay:
         emitted = min(run.window.emitted_to[target.stage] for run, _, _ in self.runs)
         if target.window is None:
             ends = [one.end for one in self.starting(target)]
-            return bool(ends) and emitted > max(ends) + target.spec.pane_us
+            return bool(ends) and emitted > target.spec.pane_end(target.spec.pane_at(max(ends)))
         return emitted >= target.window.end
 
     def starting(self, target: _Target) -> list[Window]:
@@ -349,7 +343,7 @@ class _Replay:
     def _compared(self, index: int, partition: int, window: Window, sealed: SealedByNodes) -> Verdict:
         handle, states = self.job.layout.handles[index], self.notes[partition].states.get(index, {})
         ours: dict[int, bytes | None] = {}
-        for pane in _panes(handle, window):
+        for pane in handle.window.panes(window):
             state = states.get(pane)
             ours[pane] = None if state is None else handle.pane_aggregate.encode(state) if handle.shared else b""
         return sealed.compare(index, handle, partition, ours)
@@ -366,19 +360,10 @@ def _feed(run: PartitionRun, log: ReadableLog, place: int) -> bool:
     return bool(chunks)
 
 
-def _panes(handle: Handle, window: Window) -> range:
-    """The panes of a window; of a session, those in which it may have had an event."""
-    spec = handle.window
-    if isinstance(spec, Session):
-        return range(window.start // spec.pane_us, (window.end - spec.gap_us) // spec.pane_us + 1)
-    return handle.fixed.panes(window)
-
-
 def _within(handle: Handle, window: Window, states: Mapping[int, State]) -> list[State]:
-    panes = _panes(handle, window)
     if handle.accumulate:  # the newest holds all that came before
         return [states[max(states)]] if states else []
-    return [states[pane] for pane in panes if pane in states]
+    return [states[pane] for pane in handle.window.panes(window) if pane in states]
 
 
 def _value(handle: Handle, window: Window, states: Sequence[State]) -> object:
@@ -405,7 +390,7 @@ def why(
     The logs hold the job's input from the beginning. Raises `UnknownWindow`, naming windows near it, if there is none.
     """
     targets = _targets(job, start, channel)
-    fitting = [one for one in targets if one.window is not None or isinstance(one.spec, Session)]
+    fitting = [one for one in targets if one.window is not None or not one.spec.known_ahead]
     replay = _Replay(job, logs, fitting, start)
     replay.run()
     found: list[Explanation] = []
@@ -445,13 +430,13 @@ def _windows_near(replay: _Replay, targets: Sequence[_Target]) -> list[Window]:
     callbacks = {target.callback for target in targets}
     found = {window for callback, window in replay.sessions if callback in callbacks}
     for target in targets:
-        if isinstance(target.spec, FixedSpec):
+        if target.spec.known_ahead:
             for index in target.handles:
-                found.update(_windows(target.spec, replay.replica.panes[index].present))
+                found.update(_windows(target.spec.aligned, replay.replica.panes[index].present))
     return sorted(found, key=lambda window: (abs(window.start - replay.start), window.start, window.end))[:_NEAR]
 
 
-def _windows(spec: FixedSpec, panes: Sequence[int]) -> Iterator[Window]:
+def _windows(spec: AlignedSpec, panes: Sequence[int]) -> Iterator[Window]:
     window = spec.next_window(BEGINNING, panes)
     while window is not None:
         yield window

@@ -30,7 +30,7 @@ from holons.program.handles import NO_KEY, LocalScope, When
 from holons.program.layout import Layout
 from holons.program.outputs import RESERVED, tables
 from holons.wcrdt import Handle, Replica
-from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Session, Window, instant_text
+from holons.windows import BEGINNING, TIME_LIMIT, Window, instant_text
 
 
 @dataclass(frozen=True)
@@ -334,10 +334,10 @@ class ProcessScope:
 
 def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: int) -> None:
     """An await is legal exactly if this partition has sealed the window itself, for every cut of its log."""
-    if not handle.shared or not isinstance(handle.window, FixedSpec):
-        kind = "a session" if isinstance(handle.window, Session) else "a WLocal"
+    if not handle.shared or not handle.window.awaitable:
+        kind = handle.window.noun if handle.shared else "a WLocal"
         raise WrongScope(f"{handle.name} is {kind}, which cannot be awaited", hint="read it in on_window")
-    handle.fixed.check(window)
+    handle.window.aligned.check(window)
     reached = layout.reach(handle.stage, sealed_to)
     if window.end > reached:
         raise AwaitWouldDeadlock(
@@ -350,12 +350,12 @@ def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: i
 
 
 def check_peekable(handle: Handle, window: Window) -> None:
-    """A session's windows are not known before it closes."""
-    if not isinstance(handle.window, FixedSpec):
+    """Raises unless the window is known ahead: what its rows make is not a window before it closes."""
+    if not handle.window.known_ahead:
         raise WrongScope(
-            f"{handle.name} has sessions, which have no window until they close", hint="read it in on_window"
+            f"{handle.name} is {handle.window.noun}, which has no window until it closes", hint="read it in on_window"
         )
-    handle.fixed.check(window)
+    handle.window.aligned.check(window)
 
 
 def check_kept(handle: Handle, window: Window, reached: int) -> None:
@@ -368,8 +368,8 @@ def check_kept(handle: Handle, window: Window, reached: int) -> None:
 
 
 def keyed_element(handle: Handle, element: object, key: object) -> object:
-    """Session handles take a key beside the element; without one there is a single session at a time."""
-    if isinstance(handle.window, Session):
+    """An element, with its key if every key has windows of its own; without a key there is a single window at a time."""
+    if handle.window.keyed:
         return (0 if key is NO_KEY else key), element
     if key is not NO_KEY:
         raise BadElement(

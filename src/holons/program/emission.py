@@ -25,7 +25,7 @@ from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import RESERVED, Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
-from holons.windows import BEGINNING, ENDING, FixedSpec, Session, Window, instant_text
+from holons.windows import BEGINNING, ENDING, Window, instant_text
 
 _NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
 
@@ -67,7 +67,7 @@ class WindowPart:
         self.contributions = {
             stage: Contributions(handles, self.layout.stage_handles(stage), held[1][stage]) for stage in later
         }
-        sessions = {c.handles[0] for c in self.layout.callbacks if isinstance(c.window, Session)}
+        sessions = {c.handles[0] for c in self.layout.callbacks if not c.window.known_ahead}
         self.sessions = {index: Sessions(handles[index], held[2].get(index)) for index in sorted(sessions)}
         self.scope = WindowScope(self, partitions)
         self._program = bind(job.program, self.scope)
@@ -124,13 +124,11 @@ class WindowPart:
     def _candidate(
         self, callback: Callback, number_: int, replica: Replica, cursor: Emitted, known: int
     ) -> Window | None:
-        if isinstance(callback.window, Session):
+        if not callback.window.known_ahead:
             sessions = self.sessions[callback.handles[0]]
             sessions.stitch(replica.panes[callback.handles[0]], known)  # panes of its own: not only up to the limit
             return sessions.next_closed()
-        spec = callback.window
-        assert isinstance(spec, FixedSpec)
-        windows = []
+        spec, windows = callback.window.aligned, []
         for index in callback.handles:
             present = replica.panes[index].present
             window = spec.next_window(cursor[0] - 1 if cursor[0] > BEGINNING else BEGINNING, present)
@@ -141,7 +139,7 @@ class WindowPart:
         return min(windows, default=None)
 
     def _call(self, callback: Callback, window: Window, cursor: Emitted) -> None:
-        session = self.sessions[callback.handles[0]].take() if isinstance(callback.window, Session) else None
+        session = None if callback.window.known_ahead else self.sessions[callback.handles[0]].take()
         if not callback.once or self.partition == 0:
             self.scope.begin(callback, window, session)
             try:
@@ -264,17 +262,18 @@ class WindowScope:
     def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
         index, described = self._handle(handle)
         callback, now = self._now()
-        if isinstance(described.window, Session):
+        if not described.window.known_ahead:
             if window != now or index not in callback.handles or self._session is None:
                 raise WrongScope(
-                    f"{handle}[{window}]: a session is read in its own on_window", hint="use the window given"
+                    f"{handle}[{window}]: {described.window.noun} is read in its own on_window",
+                    hint="use the window given",
                 )
             return self._placed(described.aggregate.value(self._session))
         if described.stage > callback.stage:
             raise WrongScope(f"{handle} belongs to a later stage", hint=f"read it in the on_window of {handle}")
         if described.own_stage and described.stage < callback.stage:
             raise WrongScope(f"{handle} is read in its own stage alone", hint="declare it without own_stage")
-        described.fixed.check(window)
+        described.window.aligned.check(window)
         if window.end > now.end:
             raise WrongScope(
                 f"{handle}[{window}] in on_window of {now}: it may not be completed",

@@ -18,7 +18,7 @@ import polars as pl
 
 from holons.algebra import IntArray, Origin
 from holons.errors import BadElement, BadInput
-from holons.windows import Duration, FixedSpec, Instant, Window, instant, micros
+from holons.windows import Duration, Instant, Window, instant, micros
 
 if TYPE_CHECKING:
     from holons.program.handles import WindowedHandle
@@ -160,9 +160,9 @@ class Events:
 
     def by_window(self, handle: WindowedHandle) -> Iterator[tuple[Window, Events]]:
         """Runs of rows that fall into the same window of a handle: `for window, run in events.by_window(self.total)`."""
-        spec = handle.window
-        if not isinstance(spec, FixedSpec):
-            raise BadElement("sessions have no fixed edges", hint="by_window takes a tumbling or sliding handle")
+        if not handle.window.known_ahead:
+            raise BadElement(f"{handle.window} has no fixed edges", hint="by_window takes a tumbling or sliding handle")
+        spec = handle.window.aligned
         panes = spec.panes_of(self.ts.micros)
         edges = np.flatnonzero(panes[1:] != panes[:-1]) + 1
         bounds = [0, *edges.tolist(), len(self)]

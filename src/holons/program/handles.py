@@ -16,7 +16,7 @@ import numpy as np
 from holons.algebra import Aggregate, IntArray
 from holons.errors import BadProgram, BadWindow, UnknownWindow, WrongScope
 from holons.program.events import Times
-from holons.windows import Duration, FixedSpec, Instant, Session, Window, WindowSpec, instant, micros
+from holons.windows import Duration, Instant, Window, WindowSpec, instant, micros
 
 if TYPE_CHECKING:
     from holons.program.program import Program
@@ -105,17 +105,15 @@ class WindowedHandle(Declared, Generic[V]):
             raise BadProgram(
                 f"stage {stage} does not exist", hint="stage 0 is process; a handle fed by on_window has 1"
             )
-        sliding = isinstance(window, FixedSpec) and window.size_us != window.every_us
-        if accumulate and (sliding or isinstance(window, Session)):
+        if accumulate and not window.may_accumulate:
             raise BadWindow("only tumbling windows accumulate", hint="use h.Tumbling(...) with accumulate=True")
-        if isinstance(window, Session) and not self.shared:
+        if not window.known_ahead and not self.shared:
             raise BadWindow("sessions are stitched over all partitions", hint="use h.WCRDT with h.Session")
         self.crdt = crdt
         self.window = window
         self.accumulate = accumulate
         self.stage = stage
-        default = window.size_us if isinstance(window, FixedSpec) else 0
-        self.keep_us = default if keep is None else micros(keep, zero_allowed=True)
+        self.keep_us = window.default_keep_us if keep is None else micros(keep, zero_allowed=True)
 
     def insert(self, element: object, ts: Times | Instant | Window | IntArray, *, key: object = NO_KEY) -> None:
         """Adds to the windows that `ts` falls into: whole columns in `process`, scalars in `each` and `on_window`.

@@ -13,7 +13,7 @@ from holons.errors import BadProgram
 from holons.program.handles import Declared, Local, Nested, Scope, WindowedHandle
 from holons.program.program import Program
 from holons.wcrdt import Handle
-from holons.windows import BEGINNING, ENDING, Session, WindowSpec
+from holons.windows import BEGINNING, ENDING, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class Layout:
         return self.boundary(stage - 1, self.emission_limit(stage - 1, watermark))
 
     def emission_limit(self, stage: int, watermark: int) -> int:
-        """How far windows can be emitted at a global watermark: sessions are known only in whole panes."""
-        sessions = [c.window for c in self.callbacks if c.stage == stage and isinstance(c.window, Session)]
-        return min((session.boundary(watermark) for session in sessions), default=watermark)
+        """How far windows of all kinds in a stage can be emitted at a global watermark."""
+        limits = (callback.window.emission_limit(watermark) for callback in self.callbacks if callback.stage == stage)
+        return min(limits, default=watermark)
 
     def floor_for(self, stage: int, end: int) -> int:
         """What the next stage may have sealed before a window with this end is emitted: inserts must not be below."""
@@ -233,10 +233,10 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
 
 
 def _kinds(own: list[tuple[int, Handle]]) -> dict[tuple[object, ...], list[tuple[int, Handle]]]:
-    """Handles that share their windows: the same stage and specification; every session handle is its own kind."""
+    """Handles that share their windows: of one stage and specification, unless rows make the windows of each handle."""
     kinds: dict[tuple[object, ...], list[tuple[int, Handle]]] = {}
     for index, handle in own:
-        apart = index if isinstance(handle.window, Session) else None
+        apart = None if handle.window.known_ahead else index
         kinds.setdefault((handle.stage, handle.window, apart), []).append((index, handle))
     return kinds
 

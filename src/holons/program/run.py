@@ -16,7 +16,7 @@ from holons.program.job import Job
 from holons.program.outputs import Cut, Output
 from holons.program.process import ProcessPart, ProcessState
 from holons.wcrdt import Contributions, Delta, Preview, Replica, Seal, known_state
-from holons.windows import FixedSpec, Window
+from holons.windows import Window
 
 
 class Records(NamedTuple):
@@ -102,7 +102,7 @@ class PartitionRun:
             panes = [
                 Seal(index, pane, payload)
                 for index in layout.stage_handles(stage)
-                if layout.handles[index].shared and isinstance(layout.handles[index].window, FixedSpec)
+                if layout.handles[index].shared and layout.handles[index].window.known_ahead
                 for pane, payload in sorted(self._contributions(stage).unsealed(index).items())
             ]
             position = self.window.calls if stage else self.process.state.offset

@@ -26,7 +26,7 @@ from holons.program.job import Job
 from holons.program.layout import Callback, at_path, bind
 from holons.program.outputs import Collected, tables
 from holons.wcrdt.handle import Handle
-from holons.windows import BEGINNING, TIME_LIMIT, FixedSpec, Mark, Session, Window
+from holons.windows import BEGINNING, TIME_LIMIT, Mark, Window
 
 Item: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table | Mark
 Log: TypeAlias = Sequence[Item]
@@ -100,27 +100,10 @@ class _World:
         return [window for window in self.listed[callback.channel, inserts] if window.end <= limit]
 
     def _all_windows(self, callback: Callback) -> set[Window]:
-        if isinstance(callback.window, Session):
-            return set(self._sessions(callback.handles[0], callback.window.gap_us))
-        spec = callback.window
-        assert isinstance(spec, FixedSpec)
-        times = {ts for partition in self.partitions for index in callback.handles for ts in partition.times(index)}
-        return {window for ts in times for window in spec.windows_of(ts)}
-
-    def _sessions(self, index: int, gap_us: int) -> list[Window]:
-        seen: dict[Any, list[int]] = {}
-        for partition in self.partitions:
-            for key, ts in partition.keyed_times(index):
-                seen.setdefault(key, []).append(ts)
-        sessions = []
-        for key, times in seen.items():
-            times.sort()
-            first = times[0]
-            for ts, following in zip(times, [*times[1:], None], strict=True):
-                if following is None or following - ts >= gap_us:
-                    sessions.append(Window(first, ts + gap_us, key))
-                    first = following if following is not None else first
-        return sessions
+        rows = [
+            row for partition in self.partitions for index in callback.handles for row in partition.keyed_times(index)
+        ]
+        return callback.window.windows_holding(rows)
 
 
 class _Partition:
@@ -269,9 +252,6 @@ class _Partition:
 
     # --- what was inserted -----------------------------------------------------------------------------------------
 
-    def times(self, index: int) -> list[int]:
-        return [int(ts) for block in self.inserted[index] for ts in block.rows.ts]
-
     def keyed_times(self, index: int) -> list[tuple[Any, int]]:
         return [pair for block in self.inserted[index] for pair in block.keyed_times()]
 
@@ -280,7 +260,7 @@ class _Partition:
         state = handle.aggregate.zero(1)
         for block in self.inserted[index]:
             chosen = (block.rows.ts >= start) & (block.rows.ts < end)
-            if isinstance(handle.window, Session):
+            if handle.window.keyed:
                 chosen &= np.array([other == key for other, _ in block.keyed_times()], dtype=np.bool_)
             for row in np.flatnonzero(chosen).tolist():
                 state = handle.aggregate.merge(state, _fold_one(handle.aggregate, block.rows, row))
@@ -343,7 +323,7 @@ class _ProcessScope:
         if described.stage:
             raise WrongScope(f"{handle} is fed by on_window")
         times = self._times(ts)
-        if isinstance(described.window, Session):
+        if described.window.keyed:
             rows = prepare((0 if key is NO_KEY else key, element), times.micros, times.origin)
             assert isinstance(rows.element, tuple)
             block = _Inserted(rows.with_element(rows.element[1]), _plain_keys(rows.element[0]))
@@ -434,7 +414,7 @@ class _WindowScope:
             raise WrongScope(f"{handle} is not of the next stage")
         if np.min(ts, initial=TIME_LIMIT) < self.layout.floor_for(callback.stage, window.end):
             raise InsertBelowWatermark(f"{handle}: below the stage's clock")
-        given = (0 if key is NO_KEY else key, element) if isinstance(described.window, Session) else element
+        given = (0 if key is NO_KEY else key, element) if described.window.keyed else element
         length = element_length(given)
         count = len(ts) if isinstance(ts, np.ndarray) else 1 if length is None else length
         times = np.full(count, ts, dtype=np.int64)
@@ -443,7 +423,7 @@ class _WindowScope:
         origin = Origin(self.partition, fed, count)
         rows = prepare(given, times, origin)
         keys: object = None
-        if isinstance(described.window, Session):
+        if described.window.keyed:
             assert isinstance(rows.element, tuple)
             keys, rows = _plain_keys(rows.element[0]), rows.with_element(rows.element[1])
         self.owner.inserted[index].append(_Inserted(rows, keys))

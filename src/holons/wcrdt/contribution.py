@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holons import codec
-from holons.algebra import Groups, Rows, State
+from holons.algebra import Rows, State
 from holons.algebra.aggregate import pick
 from holons.errors import InsertBelowWatermark
 from holons.wcrdt.handle import Handle
@@ -48,7 +48,7 @@ class Contributions:
                 f"{handle.name}: insert at {instant_text(first)}, below the watermark {instant_text(self.watermark)}",
                 hint="insert at the event's own time, or allow more disorder",
             )
-        labels, groups = Groups.by_step(rows.ts, handle.window.pane_us, ascending=rows.ascending)
+        labels, groups = handle.window.group_by_pane(rows.ts, ascending=rows.ascending)
         partial = aggregate.fold(groups, handle.pane_rows(rows))
         panes = self._open[index]
         for group, pane in enumerate(labels.tolist()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holons.algebra import Aggregate, MaxRegister, MergeMap, MinRegister, Product, Rows
-from holons.windows import FixedSpec, Session, WindowSpec
+from holons.windows import WindowSpec
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,18 @@ class Handle:
 
     @property
     def pane_aggregate(self) -> Aggregate[Any]:
-        """What is folded into one pane: for sessions, a fragment (first, last, partial) for each key."""
-        if isinstance(self.window, Session):
-            return MergeMap(self.fragment)
-        return self.aggregate
+        """What is folded into one pane: where windows are stitched, a fragment (first, last, partial) for each key."""
+        return self.aggregate if self.window.known_ahead else MergeMap(self.fragment)
 
     @property
     def fragment(self) -> Product:
-        """What one pane knows of one key's session."""
+        """What one pane knows of one key's window."""
         return Product(first=MinRegister(), last=MaxRegister(), partial=self.aggregate)
 
-    @property
-    def fixed(self) -> FixedSpec:
-        """The window specification of a handle that is not a session."""
-        assert isinstance(self.window, FixedSpec), f"{self.name} has session windows"
-        return self.window
-
     def pane_rows(self, rows: Rows) -> Rows:
-        """Rows as `pane_aggregate` wants them. For sessions the element is (key, element)."""
-        if not isinstance(self.window, Session):
+        """Rows as `pane_aggregate` wants them. Where windows are stitched, the element is (key, element)."""
+        if self.window.known_ahead:
             return rows
-        assert isinstance(rows.element, tuple), "a session's element comes with its key"
+        assert isinstance(rows.element, tuple), "the element of a stitched window comes with its key"
         key, element = rows.element
         return rows.with_element((key, {"first": rows.ts, "last": rows.ts, "partial": element}))

@@ -45,6 +45,7 @@ class SealedPanes:
         self._folded: dict[int, State] = {}
         self._windows: OrderedDict[int, _Folded] = OrderedDict()
         self._slide: Slide | None = None
+        self._slide_panes = 0
         self._slide_end = BEGINNING
 
     def add(self, pane: int, partition: int, payload: Held) -> None:
@@ -64,8 +65,8 @@ class SealedPanes:
 
     def between(self, start: int, end: int) -> list[int]:
         """The present panes that end in `(start, end]`, ascending."""
-        pane_us = self.handle.window.pane_us
-        return self.present[bisect_left(self.present, start // pane_us) : bisect_left(self.present, end // pane_us)]
+        present, pane_at = self.present, self.handle.window.pane_at
+        return present[bisect_left(present, pane_at(start)) : bisect_left(present, pane_at(end))]
 
     def state(self, window: Window) -> State:
         """The state of a window that all partitions have sealed."""
@@ -90,7 +91,7 @@ class SealedPanes:
 
     def state_so_far(self, window: Window) -> State | None:
         """What is sealed of a window, by whoever has sealed it; None if nobody has anything."""
-        panes = self.handle.fixed.panes(window)
+        panes = self.handle.window.panes(window)
         if self.handle.accumulate:
             newest = self._newest(panes[-1])
             return self._fold(newest) if newest else None
@@ -105,13 +106,13 @@ class SealedPanes:
         return state
 
     def _compute(self, window: Window) -> State:
-        panes = self.handle.fixed.panes(window)
+        panes = self.handle.window.panes(window)
         if self.handle.accumulate:
             return self._fold(self._newest(panes[-1]))
         if len(panes) == 1:
             return self.pane_state(panes[0])
-        if self._slide is None or window.end <= self._slide_end:
-            self._slide = Slide(self._aggregate, len(panes))
+        if self._slide is None or window.end <= self._slide_end or len(panes) != self._slide_panes:
+            self._slide, self._slide_panes = Slide(self._aggregate, len(panes)), len(panes)
             self._slide_end = window.start
         for pane in self.between(max(self._slide_end, window.start), window.end):
             self._slide.push(pane, self.pane_state(pane))

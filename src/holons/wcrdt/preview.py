@@ -82,7 +82,7 @@ def known_state(panes: SealedPanes, window: Window, unsealed: Iterable[Mapping[i
 
     With `accumulate`, a window has everything before it in it: what is sealed says so itself, open panes are added.
     """
-    aggregate, wanted = panes.handle.aggregate, panes.handle.fixed.panes(window)
+    aggregate, wanted = panes.handle.aggregate, panes.handle.window.panes(window)
     state = panes.state_so_far(window)
     for opened in unsealed:
         for pane in sorted(opened):

@@ -18,7 +18,7 @@ from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
 from holons.wcrdt.preview import Previews, known_state
-from holons.windows import BEGINNING, Session, Window, instant_text
+from holons.windows import BEGINNING, Window, instant_text
 
 
 def _start(delta: Delta) -> int:
@@ -135,7 +135,7 @@ class Replica:
             hint="look for wall-clock time, randomness, peek(), set order, or effects that depend on where a batch ends",
             handle=self.handles[index].name,
             partition=partition,
-            window=Window(window.pane_end(pane) - window.pane_us, window.pane_end(pane)),
+            window=Window(window.pane_start(pane), window.pane_end(pane)),
         )
 
     def gaps(self) -> list[Gap]:
@@ -164,7 +164,7 @@ class Replica:
 
     def _check_readable(self, index: int, window: Window) -> None:
         handle = self.handles[index]
-        handle.fixed.check(window)
+        handle.window.aligned.check(window)
         if not self.completed(index, window):
             behind = [p for p, progress in enumerate(self.progress[handle.stage]) if progress < window.end]
             raise WindowNotCompleted(
@@ -183,7 +183,7 @@ class Replica:
         It depends on timing. Of WLocal handles replicas know no values.
         """
         handle = self.handles[index]
-        handle.fixed.check(window)
+        handle.window.aligned.check(window)
         if self.completed(index, window):
             return self.value(index, window)
         if not preview:
@@ -218,6 +218,6 @@ class Replica:
 def _needless(handle: Handle, processed: Sequence[int], emitted: Sequence[int]) -> int:
     """Up to where nobody asks for a handle's windows any more; see `Replica.trim`."""
     stage = handle.stage
-    session = isinstance(handle.window, Session)
-    limit = emitted[stage] if session else min(processed[stage] - 1, handle.read_to(emitted))
+    again = handle.window.known_ahead  # else a window is read once, by its own on_window
+    limit = min(processed[stage] - 1, handle.read_to(emitted)) if again else emitted[stage]
     return limit - handle.keep_us if limit > BEGINNING else BEGINNING

@@ -17,7 +17,7 @@ from holons.algebra.aggregate import concat, pick, take
 from holons.algebra.maps import cell_of
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
-from holons.windows import BEGINNING, Session, Window
+from holons.windows import BEGINNING, Window
 
 Order: TypeAlias = tuple[int, int, tuple[int, int | str]]
 """What a closed session is sorted by: see `Window.order`. No two of one handle have the same."""
@@ -35,9 +35,7 @@ class Sessions:
     """The sessions of one handle, as far as completed panes tell."""
 
     def __init__(self, handle: Handle, resume: Any | None = None) -> None:  # noqa: ANN401 - from the codec
-        assert isinstance(handle.window, Session)
-        self._window = handle.window
-        self._gap_us = handle.window.gap_us
+        self._window = handle.window.stitched
         self._aggregate: Aggregate[Any] = handle.aggregate
         self._fragment = handle.fragment
         self.stitched_to = BEGINNING
@@ -59,7 +57,7 @@ class Sessions:
         for pane in panes.between(self.stitched_to, upto):
             self._take_in(panes.pane_state(pane))
         self.stitched_to = upto
-        for key in [key for key, session in self.open.items() if session.last + self._gap_us <= upto]:
+        for key in [key for key, session in self.open.items() if self._window.end_after(session.last) <= upto]:
             self._close(key)
 
     def _take_in(self, pane: State) -> None:
@@ -69,7 +67,7 @@ class Sessions:
         partials, grown = parts["partial"][1], []
         for place, key in enumerate(keys.tolist()):
             session = self.open.get(key)
-            if session is not None and firsts[place] - session.last < self._gap_us:
+            if session is not None and self._window.continues(session.last, firsts[place]):
                 grown.append((place, key, session))
                 continue
             if session is not None:
@@ -83,7 +81,7 @@ class Sessions:
 
     def _close(self, key: int | str) -> None:
         session = self.open.pop(key)
-        window = Window(session.first, session.last + self._gap_us, key)
+        window = Window(session.first, self._window.end_after(session.last), key)
         heappush(self.closed, (window.order(), session.state))
 
     def next_closed(self) -> Window | None:

@@ -1,170 +1,310 @@
-"""Window specifications: tumbling, sliding, session. Frozen values; they hold no data.
+"""What every kind of window answers for itself. Specifications are frozen values; they hold no data.
 
-All three are made of **panes**: fixed, aligned slices of event time into which rows are folded once, whatever the
-number of windows they belong to. Pane p covers `[p * pane_us, (p + 1) * pane_us)`. A tumbling window is one pane, a
-sliding one a run of panes, and a session is stitched from the panes in which its key was seen.
+All kinds are made of **panes**: slices of event time without gaps, numbered in ascending order, into which rows are folded
+once, whatever the number of windows they belong to. There are two families, and no other room asks for more than this:
+
+- `AlignedSpec`: the edges of windows follow from the specification alone: they are **known ahead** (`Tumbling`, `Sliding`).
+- `StitchedSpec`: every key has windows of its own, which its rows make, by stitching the fragments of panes (`Session`).
+
+A new kind of window is a subclass of one of them, in a file of its own.
 """
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from holons.errors import BadWindow, UnknownWindow
-from holons.windows.duration import BEGINNING, ENDING, Duration, Instant, duration_text, instant, micros
+from holons.algebra import Groups, IntArray
+from holons.errors import InvariantBroken, UnknownWindow
+from holons.windows.duration import BEGINNING, ENDING, Instant, instant
 from holons.windows.window import Window
 
-_PANES_PER_GAP = 4
+Key: TypeAlias = int | str | None
 
 
 @dataclass(frozen=True, init=False)
-class WindowSpec:
-    """What all specifications share: panes, and the grid of instants at which windows may end."""
+class WindowSpec(ABC):
+    """A kind of window, with its parameters."""
 
-    pane_us: int
+    known_ahead: ClassVar[bool]
+    """Whether the edges of windows are known without any row: only then can a window be awaited, or read by others."""
+    noun: ClassVar[str] = "a window"
+    """What error messages call one of these windows."""
 
-    def panes_of(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The pane of each timestamp."""
-        return ts // self.pane_us
+    @property
+    def awaitable(self) -> bool:
+        """Whether `process` may await such a window."""
+        return self.known_ahead
+
+    @property
+    def keyed(self) -> bool:
+        """Whether every key has windows of its own, so that a key is inserted beside the element."""
+        return not self.known_ahead
+
+    @property
+    @abstractmethod
+    def may_accumulate(self) -> bool:
+        """Whether a window may carry on with what the window before it held."""
+
+    @property
+    @abstractmethod
+    def default_keep_us(self) -> int:
+        """How long completed windows can be read if nobody says how long."""
+
+    @property
+    def aligned(self) -> AlignedSpec:
+        """This specification, if its windows are known ahead."""
+        raise InvariantBroken(f"the windows of {self} are not known ahead")
+
+    @property
+    def stitched(self) -> StitchedSpec:
+        """This specification, if its windows are stitched from fragments."""
+        raise InvariantBroken(f"the windows of {self} are not stitched from fragments")
+
+    # --- panes -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def pane_at(self, ts: int) -> int:
+        """The pane of an instant; also of `BEGINNING` and `ENDING`."""
+
+    @abstractmethod
+    def pane_start(self, pane: int) -> int:
+        """Where a pane begins."""
 
     def pane_end(self, pane: int) -> int:
         """Where a pane ends."""
-        return (pane + 1) * self.pane_us
+        return self.pane_start(pane + 1)
+
+    @abstractmethod
+    def panes_of(self, ts: IntArray) -> IntArray:
+        """The pane of each timestamp."""
+
+    def group_by_pane(self, ts: IntArray, *, ascending: bool = False) -> tuple[IntArray, Groups]:
+        """The panes that timestamps fall into, and which rows fall into which; whether they are `ascending` may be known."""
+        return Groups.by_label(self.panes_of(ts))
+
+    @abstractmethod
+    def panes(self, window: Window) -> range:
+        """The panes that may hold rows of a window."""
+
+    @abstractmethod
+    def pane_needed_until(self, pane: int) -> int:
+        """The end of the last window that a pane belongs to."""
+
+    # --- where windows end -----------------------------------------------------------------------------------------
 
     def boundary(self, ts: int) -> int:
         """The largest instant at or before `ts` at which a window of this kind may end."""
-        if ts >= ENDING or ts <= BEGINNING:
-            return ts
-        return self._boundary(ts)
+        return ts if ts >= ENDING or ts <= BEGINNING else self._boundary(ts)
 
-    def _boundary(self, ts: int) -> int:
-        return ts // self.pane_us * self.pane_us
+    @abstractmethod
+    def _boundary(self, ts: int) -> int: ...
 
-    def grid(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    @abstractmethod
+    def grid(self, ts: IntArray) -> IntArray:
         """A number for each instant that changes exactly where `boundary` does."""
-        return ts // self.pane_us
 
-    def pane_needed_until(self, pane: int) -> int:
-        """The end of the last window that a pane belongs to."""
-        return self.pane_end(pane)
+    @abstractmethod
+    def emission_limit(self, watermark: int) -> int:
+        """How far windows can be emitted when all rows before `watermark` are known."""
+
+    # --- which windows ---------------------------------------------------------------------------------------------
+
+    def starting(self, ts: int) -> Window | None:
+        """The window that starts at an instant, as far as that is known ahead."""
+        return None
+
+    @abstractmethod
+    def windows_holding(self, rows: Iterable[tuple[Key, int]]) -> set[Window]:
+        """Every window that holds one of these rows, each given by its key and time.
+
+        This is the definition, for the oracle: what runs never asks for it.
+        """
+
+    def is_made_of(self, grain: WindowSpec) -> bool:
+        """Whether all instants of one window of `grain` fall into the same windows of this kind."""
+        return False
 
 
 @dataclass(frozen=True, init=False)
-class FixedSpec(WindowSpec):
-    """Windows on a fixed grid: window k is `[k * every, k * every + size)`."""
+class RegularPanes(WindowSpec):
+    """Panes of one length: pane p covers `[p * pane_us, (p + 1) * pane_us)`."""
 
-    size_us: int
-    every_us: int
+    pane_us: int
 
-    def __init__(self, size_us: int, every_us: int) -> None:
-        object.__setattr__(self, "size_us", size_us)
-        object.__setattr__(self, "every_us", every_us)
-        object.__setattr__(self, "pane_us", math.gcd(size_us, every_us))
+    def pane_at(self, ts: int) -> int:
+        return ts // self.pane_us
+
+    def pane_start(self, pane: int) -> int:
+        return pane * self.pane_us
+
+    def pane_end(self, pane: int) -> int:
+        return (pane + 1) * self.pane_us
+
+    def panes_of(self, ts: IntArray) -> IntArray:
+        return ts // self.pane_us
+
+    def group_by_pane(self, ts: IntArray, *, ascending: bool = False) -> tuple[IntArray, Groups]:
+        return Groups.by_step(ts, self.pane_us, ascending=ascending)
+
+
+@dataclass(frozen=True, init=False)
+class AlignedSpec(WindowSpec):
+    """Windows that are the same for all rows and keys. They are numbered: starts ascend with the number, and so do ends.
+
+    As written here, windows lie side by side and each is one pane. Windows that overlap answer anew what is asked about
+    panes and about ends.
+    """
+
+    known_ahead = True
 
     @property
-    def panes_per_window(self) -> int:
-        return self.size_us // self.pane_us
+    def aligned(self) -> AlignedSpec:
+        return self
+
+    @property
+    def slides(self) -> bool:
+        """Whether windows overlap."""
+        return False
+
+    @property
+    def may_accumulate(self) -> bool:
+        return not self.slides
+
+    # --- windows by number -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def number_at(self, ts: int) -> int:
+        """The number of the newest window that contains an instant."""
+
+    @abstractmethod
+    def start_of(self, number: int) -> int:
+        """Where a window starts."""
+
+    def end_of(self, number: int) -> int:
+        """Where a window ends."""
+        return self.start_of(number + 1)
+
+    def last_ended(self, ts: int) -> int:
+        """The number of the last window that ends at or before an instant."""
+        return self.number_at(ts) - 1
+
+    def window(self, number: int) -> Window:
+        """A window by its number."""
+        return Window(self.start_of(number), self.end_of(number))
+
+    # --- panes -----------------------------------------------------------------------------------------------------
+
+    def pane_at(self, ts: int) -> int:
+        return self.number_at(ts)
+
+    def pane_start(self, pane: int) -> int:
+        return self.start_of(pane)
+
+    def panes(self, window: Window) -> range:
+        return range(self.pane_at(window.start), self.pane_at(window.end))
+
+    def pane_needed_until(self, pane: int) -> int:
+        return self.end_of(self.number_at(self.pane_start(pane)))
+
+    # --- where windows end -----------------------------------------------------------------------------------------
+
+    def _boundary(self, ts: int) -> int:
+        return self.end_of(self.last_ended(ts))
+
+    def grid(self, ts: IntArray) -> IntArray:
+        return self.panes_of(ts)
+
+    def emission_limit(self, watermark: int) -> int:
+        return watermark
+
+    # --- which windows ---------------------------------------------------------------------------------------------
 
     def at(self, ts: Instant) -> Window:
-        """The newest window that contains an instant.
-
-        >>> Tumbling("1s").at(-1)
-        Window(start=-1000000, end=0, key=None)
-        """
-        start = instant(ts) // self.every_us * self.every_us
-        return Window(start, start + self.size_us)
+        """The newest window that contains an instant."""
+        return self.window(self.number_at(instant(ts)))
 
     def before(self, window: Window) -> Window:
-        """The window before a window, one slide earlier."""
+        """The window before a window."""
         self.check(window)
-        return Window(window.start - self.every_us, window.end - self.every_us)
+        return self.window(self.number_at(window.start) - 1)
+
+    def starting(self, ts: int) -> Window | None:
+        window = self.at(ts)
+        return window if window.start == ts else None
 
     def windows_of(self, ts: Instant) -> list[Window]:
         """All windows that contain an instant, oldest first."""
-        newest, moment = self.at(ts), instant(ts)
-        count = -(-(newest.end - moment) // self.every_us)
-        starts = range(newest.start - (count - 1) * self.every_us, newest.start + 1, self.every_us)
-        return [Window(start, start + self.size_us) for start in starts]
+        moment = instant(ts)
+        return [self.window(number) for number in range(self.last_ended(moment) + 1, self.number_at(moment) + 1)]
+
+    def windows_between(self, start: int, end: int) -> list[Window]:
+        """All windows that overlap `[start, end)`, oldest first."""
+        if start >= end:
+            return []
+        return [self.window(number) for number in range(self.last_ended(start) + 1, self.number_at(end - 1) + 1)]
+
+    def windows_holding(self, rows: Iterable[tuple[Key, int]]) -> set[Window]:
+        return {window for ts in {ts for _, ts in rows} for window in self.windows_of(ts)}
 
     def check(self, window: Window) -> None:
         """Raises `UnknownWindow` unless this specification produces that window."""
-        if window.key is None and window.size_us == self.size_us and window.start % self.every_us == 0:
-            return
-        raise UnknownWindow(
-            f"{window} is not a window of {self}",
-            hint=f"use the window that on_window was given, or `handle.window.at(ts)`, here e.g. {self.at(window.start)}",
-        )
-
-    def panes(self, window: Window) -> range:
-        """The panes of a window."""
-        return range(window.start // self.pane_us, window.end // self.pane_us)
-
-    def pane_needed_until(self, pane: int) -> int:
-        return pane * self.pane_us // self.every_us * self.every_us + self.size_us
+        number = self.number_at(window.start)
+        if (window.start, window.end, window.key) != (self.start_of(number), self.end_of(number), None):
+            raise UnknownWindow(
+                f"{window} is not a window of {self}",
+                hint="use the window that on_window was given, or `handle.window.at(ts)`, "
+                f"here e.g. {self.at(window.start)}",
+            )
 
     def next_window(self, after_end: int, panes: Sequence[int]) -> Window | None:
         """The first window that ends after `after_end` and holds one of the (sorted) panes. Gaps cost nothing."""
-        first = (after_end - self.size_us) // self.every_us + 1
-        where = bisect_left(panes, first * self.every_us // self.pane_us) if after_end > BEGINNING else 0
-        if where == len(panes):
+        first = self.last_ended(after_end) + 1 if after_end > BEGINNING else None
+        place = 0 if first is None else bisect_left(panes, self.pane_at(self.start_of(first)))
+        if place == len(panes):
             return None
-        oldest = -(-(self.pane_end(panes[where]) - self.size_us) // self.every_us)
-        start = (oldest if after_end <= BEGINNING else max(first, oldest)) * self.every_us
-        return Window(start, start + self.size_us)
+        oldest = self.last_ended(self.pane_end(panes[place]) - 1) + 1
+        return self.window(oldest if first is None else max(first, oldest))
 
-    def grid(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return (ts - self.size_us) // self.every_us
-
-    def _boundary(self, ts: int) -> int:
-        return (ts - self.size_us) // self.every_us * self.every_us + self.size_us
+    def keep_to_reach(self, reach_us: int) -> int:
+        """How long windows must be kept so that later ones can read all that overlap the `reach_us` before them."""
+        return reach_us + self.default_keep_us if reach_us else 0
 
 
 @dataclass(frozen=True, init=False)
-class Tumbling(FixedSpec):
-    """Windows of one size, side by side: `Tumbling("1s")`."""
+class StitchedSpec(WindowSpec):
+    """Windows that each key has for itself: a pane holds a fragment of each key, and fragments that continue are stitched.
 
-    def __init__(self, size: Duration) -> None:
-        size_us = micros(size)
-        super().__init__(size_us, size_us)
-
-    def __str__(self) -> str:
-        return f"Tumbling({duration_text(self.size_us)})"
-
-
-@dataclass(frozen=True, init=False)
-class Sliding(FixedSpec):
-    """Windows of one size, a new one every so often: `Sliding("10s", every="1s")`."""
-
-    def __init__(self, size: Duration, every: Duration) -> None:
-        size_us, every_us = micros(size), micros(every)
-        if every_us > size_us:
-            raise BadWindow(
-                f"a window of {duration_text(size_us)} every {duration_text(every_us)} would leave gaps",
-                hint="`every` must not be longer than the window; filter the events if you mean to skip some",
-            )
-        super().__init__(size_us, every_us)
-
-    def __str__(self) -> str:
-        return f"Sliding({duration_text(self.size_us)}, every={duration_text(self.every_us)})"
-
-
-@dataclass(frozen=True, init=False)
-class Session(WindowSpec):
-    """Activity of a key without a pause of `gap`: `[first event, last event + gap)`.
-
-    Two events of one pane are always less than a gap apart, so a pane needs one fragment per key.
+    Panes must be so short that all rows of a key in one pane belong to the same window.
     """
 
-    gap_us: int
+    known_ahead = False
 
-    def __init__(self, gap: Duration) -> None:
-        object.__setattr__(self, "gap_us", micros(gap))
-        object.__setattr__(self, "pane_us", max(1, self.gap_us // _PANES_PER_GAP))
+    @property
+    def stitched(self) -> StitchedSpec:
+        return self
 
-    def __str__(self) -> str:
-        return f"Session({duration_text(self.gap_us)})"
+    @property
+    def may_accumulate(self) -> bool:
+        return False
+
+    @property
+    def default_keep_us(self) -> int:
+        return 0
+
+    @abstractmethod
+    def continues(self, last: int, first: int) -> bool:
+        """Whether a fragment that begins at `first` belongs to the window whose last row so far is at `last`."""
+
+    @abstractmethod
+    def end_after(self, last: int) -> int:
+        """Where a window ends whose last row is at `last`: nothing at or after it continues the window."""
+
+    def pane_needed_until(self, pane: int) -> int:
+        return self.pane_end(pane)
+
+    def emission_limit(self, watermark: int) -> int:
+        return self.boundary(watermark)  # panes are known whole, or not at all

@@ -128,7 +128,7 @@ class Case:
         """Every window: its value, or why not."""
         for index, handle in enumerate(self.handles):
             rows = [row for life in self.lives[handle.stage] for row in life.rows]
-            windows = windows_ending(handle.fixed, START - 10, LIMIT)
+            windows = windows_ending(handle.window, START - 10, LIMIT)
             if rng.random() < 0.5:
                 rng.shuffle(windows)
             for window in windows:

@@ -72,7 +72,7 @@ def test_a_preview_is_what_has_been_inserted_so_far(seed):
         seen = [ts for partition in range(3) for ts in times[partition][: fed[partition]]]
         for name in ("tumbling", "sliding", "keyed", "ever"):
             handle = JOB.layout.handles[INDEX[name]]
-            for window in handle.fixed.windows_of(rng.randrange(30 * SECOND)):
+            for window in handle.window.windows_of(rng.randrange(30 * SECOND)):
                 inside = [ts for ts in seen if (ts in window or (name == "ever" and ts < window.start))]
                 value = replica.peek(INDEX[name], window, preview=True)
                 if not inside:
@@ -211,5 +211,5 @@ class PeeksAtSessions(h.Program):
 
 
 def test_sessions_cannot_be_peeked_at():
-    with pytest.raises(WrongScope, match="no window until they close"):
+    with pytest.raises(WrongScope, match="no window until it closes"):
         h.run(h.job(PeeksAtSessions(), "in"), {"in": [rows([0])]}, engine="embedded").wait()

@@ -370,7 +370,7 @@ def test_the_state_of_a_trimmed_window_is_let_go():
 
 @pytest.mark.parametrize("handle", [TEN, SLIDING, SO_FAR], ids=["tumbling", "sliding", "accumulate"])
 def test_memory_stays_flat_over_ten_thousand_windows(handle):
-    replica, spec, one, most = Replica([handle], 2), handle.fixed, counted(1), 0
+    replica, spec, one, most = Replica([handle], 2), handle.window, counted(1), 0
     for start, end in pairwise([BEGINNING, *range(0, 10_000 * spec.every_us, spec.every_us)]):
         panes = range((end - spec.every_us) // spec.pane_us, end // spec.pane_us)
         for partition in (0, 1):
