@@ -116,7 +116,7 @@ def test_ten_thousand_windows_leave_nothing_behind():
             turn(100)
     for partition in range(PARTITIONS):
         world.inputs["bids"].mark(partition, END.ts)
-    while not all(node.settled for node in nodes):
+    while not all(node.finished for node in nodes):
         turn()
 
     assert len(world.collected(job.name)["on_window"][0]) == 10_000

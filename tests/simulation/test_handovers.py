@@ -117,7 +117,7 @@ def test_a_job_begins_and_is_told_to_be_out_without_waiting_for_heartbeats():
     nodes = [cluster.start(number) for number in range(2)]
     cluster.run(50.0)
     cluster.add(job)
-    cluster.run_until(lambda: all(node.settled for node in nodes), within_s=19.0)
+    cluster.run_until(lambda: all(node.finished for node in nodes), within_s=19.0)
 
 
 def test_the_last_node_may_leave():
@@ -183,13 +183,13 @@ def test_a_fresh_node_does_not_take_a_job_for_finished_whose_last_windows_nobody
     for tasklet in tasklets(node, "highest").values():
         tasklet.run.window.work = lambda *_: False  # everything is sealed, and nothing emitted
     cluster.run(1.0)
-    assert not node.settled
+    assert not node.finished
     cluster.kill(node)
     fresh = cluster.start(1)
     for _ in range(50):
         cluster.run(0.01)
-        assert not fresh.settled
-    cluster.run_until(lambda: fresh.settled)
+        assert not fresh.finished
+    cluster.run_until(lambda: fresh.finished)
     assert canonical(cluster.collected("highest")) == canonical(expected)
 
 
@@ -306,7 +306,7 @@ def test_versions_with_more_stages_lose_no_window():
     cluster.run_until(lambda: len(cluster.collected("j").get("totals", {}).get(0, [])) >= 2)
     cluster.run(0.3)
     cluster.submit(h.job(TwoAgain(), "bids", name="j"), upgrade=True)
-    cluster.run_until(lambda: all(node.settled and not node.failures for node in nodes))
+    cluster.run_until(lambda: all(node.finished and not node.failures for node in nodes))
     whole = run_oracle(h.job(Two(), "bids", name="j"), streams, rows_per_call=1000)
     found = cluster.collected("j")
     assert canonical({"on_window": found["on_window"]}) == canonical({"on_window": whole["on_window"]})

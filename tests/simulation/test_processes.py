@@ -80,11 +80,11 @@ def test_a_stopped_process_is_taken_over_and_does_no_harm_when_it_goes_on(tmp_pa
         os.kill(nodes.running[victim].pid, signal.SIGSTOP)
         try:
             assert nodes.wait(120.0), "the others did not take over, or waited for it"
-            assert victim not in nodes.watcher.settled(1)
+            assert victim not in nodes.watcher.finished(1)
         finally:
             os.kill(nodes.running[victim].pid, signal.SIGCONT)
         assert canonical(site.collected(job.name)) == expected
-        until(lambda: victim in nodes.watcher.settled(1), "it did not catch up with what the others did")
+        until(lambda: victim in nodes.watcher.finished(1), "it did not catch up with what the others did")
         assert not nodes.stopped()
     assert canonical(site.collected(job.name)) == expected
 

@@ -33,7 +33,7 @@ def test_a_takeover_is_told_and_a_node_that_retires_hands_over(live, caplog):
         until(lambda: live.more() or second in nodes.watcher.pids(), "the second did not come up")
         nodes.kill(first)
         told = f"of {live.site.jobs().history(live.job.name)[0].id} from {first}, which has fallen silent"
-        until(lambda: live.more() or nodes.settled() or told in caplog.text, "nobody said so")
+        until(lambda: live.more() or nodes.finished() or told in caplog.text, "nobody said so")
         assert {record.name for record in caplog.records} == {"holons.nodes.node-2"}
         third = nodes.retire(second)
         assert list(nodes.running) == [third]

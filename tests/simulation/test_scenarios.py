@@ -99,7 +99,7 @@ def test_an_input_that_has_ended_still_trims():
     assert min(sizes) > 0
     assert max(sizes) < 24 * sizes[0] / 4, f"without trimming it were 24 times {sizes[0]}: {sizes}"
     cluster.finish("highest", run_oracle(job, streams, rows_per_call=1000))
-    cluster.run_until(lambda: all(node.settled for node in nodes))
+    cluster.run_until(lambda: all(node.finished for node in nodes))
     cluster.run(1.0)
     assert all(node.jobs["highest"].replica.panes[0].trimmed_to > 1000 * SECOND for node in nodes)
 
@@ -128,7 +128,7 @@ def test_two_copies_over_a_thousand_windows_both_running_at_the_end():
     cluster = Cluster(streams, TWICE)
     cluster.add(job)
     nodes = [cluster.start(number) for number in range(2)]
-    cluster.run_until(lambda: all(node.settled and tasklets(node, "highest") for node in nodes), within_s=200.0)
+    cluster.run_until(lambda: all(node.finished and tasklets(node, "highest") for node in nodes), within_s=200.0)
     cluster.finish("highest", expected)
     for node in nodes:
         here = tasklets(node, "highest")
@@ -292,7 +292,7 @@ def test_cancel_and_resubmit_under_the_same_name():
     assert again.id != first.id
     cluster.finish("highest", expected)
     assert canonical(cluster.world.collected(first.id)) == written, "the cancelled one wrote nothing more"
-    cluster.run_until(lambda: all(node.settled for node in nodes))
+    cluster.run_until(lambda: all(node.finished for node in nodes))
 
 
 def upgraded(old: dict, new: dict, cuts) -> dict:

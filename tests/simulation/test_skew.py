@@ -81,7 +81,7 @@ class Shared:
                 assert not node.stopped, node.stopped
 
     def finish(self, ticks_max: int = 5000) -> None:
-        while not all(node.settled for node in self.nodes):
+        while not all(node.finished for node in self.nodes):
             self.tick(1)
             ticks_max -= 1
             assert ticks_max > 0, "it does not end"

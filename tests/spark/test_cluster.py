@@ -142,7 +142,7 @@ def test_an_executor_is_killed_and_the_others_take_over_before_spark_has_restart
         assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
         with caplog.at_level(logging.WARNING, logger="holons.nodes"):
             check_takeover(run, [victim], lambda: os.kill(executor, signal.SIGKILL), before_spark=True)
-            until(lambda: nodes.settled() or f"from {victim}, which has" in caplog.text, "nobody said so")
+            until(lambda: nodes.finished() or f"from {victim}, which has" in caplog.text, "nobody said so")
         run.end()
         check_survivors(run, [victim])
     assert not running(run.pids[victim])

@@ -129,7 +129,7 @@ def measure(case: Case, log: Path, directory: Path, expected: Expected) -> tuple
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     node = Node("node-1#1", ports)
     node.add_job(submit(job, ports).id, job)
-    while not node.settled:
+    while not node.finished:
         if not node.tick():
             ports.clock.sleep_s(_IDLE_S)
         for failure in node.failures.values():

@@ -167,7 +167,7 @@ def measure(running: Driver, case: Case, nodes: int, rows: int, watch: Stopwatch
     for _ in range(nodes):
         running.start()
     until_s = time.perf_counter() + _PATIENCE_S
-    while len(running.watcher.settled(1)) < nodes:
+    while len(running.watcher.finished(1)) < nodes:
         check_stopped(running.stopped().get(warm_up.id))
         if time.perf_counter() > until_s:
             raise HolonsError(f"no end of the warm-up in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")

@@ -187,18 +187,18 @@ class Driver(ABC):
         self._orders.give(Told(name, "leave"))
         return self.start()
 
-    def settled(self) -> bool:
+    def finished(self) -> bool:
         """Whether a node says that all inputs have ended and everything is out.
 
         Its word is enough, since it has that of all who run something; so a node that hangs holds nobody up.
         """
         self._relay.relay()
-        return any(base_name(name) in self.running for name in self.watcher.settled(len(self._versions)))
+        return any(base_name(name) in self.running for name in self.watcher.finished(len(self._versions)))
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until everything is out; False if that takes too long."""
         until_s = self.clock.now_s() + timeout_s
-        while not self.settled():
+        while not self.finished():
             if self.clock.now_s() > until_s:
                 return False
             self.clock.sleep_s(_LOOK_S)
@@ -209,14 +209,14 @@ class Driver(ABC):
 
         Nodes that died are replaced; what stopped the job is raised.
         """
-        settled, now_s = self.settled(), self.clock.now_s()
-        if settled or now_s - self._tended_s >= _TEND_S:
+        finished, now_s = self.finished(), self.clock.now_s()
+        if finished or now_s - self._tended_s >= _TEND_S:
             self._tended_s = now_s
             check_stopped(self.stopped().get(version.id))
-            if not settled:
+            if not finished:
                 self.replace_the_dead()
                 self._check_silence(now_s)
-        return settled
+        return finished
 
     def run_to_end(self, job: Job, nodes: int) -> Collected:
         """Runs a job on so many nodes until everything is out, and returns that."""

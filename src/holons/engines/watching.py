@@ -47,10 +47,10 @@ class Watcher:
         while heartbeats.read(self._cursor, _HEARTBEATS_MAX):
             pass
 
-    def settled(self, given: int) -> set[str]:
+    def finished(self, jobs: int) -> set[str]:
         """The nodes that have so many jobs, and say that all of them are out."""
         self._listen()
-        return {name for name, (heartbeat, _) in self._heard.items() if heartbeat.settled and heartbeat.given == given}
+        return {name for name, (heartbeat, _) in self._heard.items() if heartbeat.finished and heartbeat.jobs == jobs}
 
     def pids(self) -> dict[str, int]:
         """The process of each node that sent a heartbeat lately."""

@@ -1,4 +1,8 @@
-"""What nodes tell each other, besides deltas. Plain data; nothing is ever unpickled."""
+"""What nodes tell each other, besides deltas. Plain data; nothing is ever unpickled.
+
+The tag of a message names its kind and its version: a change of its fields is a new version. A reader that does not know it
+raises `CodecError`, and does not guess.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +39,28 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     watermark: int = BEGINNING
     touched: bool = True
     """Whether the node is about to work on it: if it dies now, this may be why."""
-    settled: bool = False
+    finished: bool = False
     """Whether its input has ended, and everything of it is out."""
     held: bool = False
     """Whether it waits for slower partitions before it reads on."""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/1"):
     """A sign of life, from the node's main loop itself."""
 
     node: str
     sequence: int
     running: tuple[Running, ...] = ()
     leaving: bool = False
-    given: int = 0
-    """How many jobs it was given the code of."""
-    settled: bool = False
+    jobs: int = 0
+    """How many jobs it has the code of."""
+    finished: bool = False
     """Whether all of them have ended, and everything is out."""
     pid: int = 0
     """Its process, for people who look for it."""
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim"):
+class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim/1"):
     """A node takes a slot of a partition. Claims are merged by maximum of (epoch, node)."""
 
     job: str
@@ -66,7 +70,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim"):
     node: str
 
 
-class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped"):
+class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped/1"):
     """A job has failed, or was cancelled, or gave way to a newer version, and stops everywhere."""
 
     job: str
@@ -96,7 +100,7 @@ def _reason(error: DescribedError) -> str:
     return f"{story}{'' if told in story else f': {told}'}{place}{hint}{rest}"
 
 
-class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
+class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1"):
     """A job, or a new version of one, is to run. Versions of a name are merged by maximum of (generation, writer)."""
 
     name: str
@@ -129,6 +133,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted"):
 
 Control: TypeAlias = Claim | Stopped | Submitted
 
+_NOT_OURS = "is damaged, or was written by another version of Holons"
 _encoder = msgspec.msgpack.Encoder()
 _heartbeats = msgspec.msgpack.Decoder(Heartbeat)
 _control = msgspec.msgpack.Decoder(Claim | Stopped | Submitted)
@@ -144,7 +149,7 @@ def decode_heartbeat(data: bytes) -> Heartbeat:
     try:
         return _heartbeats.decode(data)
     except msgspec.DecodeError as error:
-        raise CodecError(f"not a heartbeat: {error}", hint="the heartbeat stream is damaged, or not ours") from error
+        raise CodecError(f"not a heartbeat: {error}", hint=f"the heartbeat stream {_NOT_OURS}") from error
 
 
 def decode_control(data: bytes) -> Control:
@@ -152,4 +157,4 @@ def decode_control(data: bytes) -> Control:
     try:
         return _control.decode(data)
     except msgspec.DecodeError as error:
-        raise CodecError(f"not a control message: {error}", hint="the control log is damaged, or not ours") from error
+        raise CodecError(f"not a control message: {error}", hint=f"the control log {_NOT_OURS}") from error

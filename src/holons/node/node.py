@@ -114,16 +114,16 @@ class Node:
         return self.leaving and self._handed_over and (alone or not runs_something)
 
     @property
-    def settled(self) -> bool:
+    def finished(self) -> bool:
         """Whether every job has ended and all of it that runs here is out."""
         over = {name for name in self.given if name in self.stopped or self.known.outdated(name)}
-        return all(name in over or (name in self.jobs and self._settled(self.jobs[name])) for name in self.given)
+        return all(name in over or (name in self.jobs and self._finished(self.jobs[name])) for name in self.given)
 
-    def _settled(self, here: JobOnNode) -> bool:
+    def _finished(self, here: JobOnNode) -> bool:
         """Whether each partition of a job is out: here, or as somebody has said, be it dead by now."""
-        if not all(tasklet.settled for tasklet in here.tasklets.values()):
+        if not all(tasklet.finished for tasklet in here.tasklets.values()):
             return False
-        told = {one.partition for _, one in self.membership.all_running() if one.job == here.name and one.settled}
+        told = {one.partition for _, one in self.membership.all_running() if one.job == here.name and one.finished}
         return told | set(here.tasklets) >= set(range(len(here.places)))
 
     # --- the loop --------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Node:
             self._heartbeat_soon()
 
     def _ends(self) -> tuple[bool, int]:
-        return self.settled, sum(one.settled for here in self.jobs.values() for one in here.tasklets.values())
+        return self.finished, sum(one.finished for here in self.jobs.values() for one in here.tasklets.values())
 
     def _tend(self) -> None:
         live = [node for node in self.membership.live() if node != self.name or not self.leaving]
@@ -344,7 +344,7 @@ class Node:
             lag=tasklet.lag,
             watermark=tasklet.run.process.watermark,
             touched=(here.name, tasklet.partition) == self._on_trial if tasklet.suspicion else not tasklet.quiet,
-            settled=tasklet.settled,
+            finished=tasklet.finished,
             held=tasklet.held,
         )
 

@@ -243,7 +243,7 @@ class PartitionTasklet:
         return owes or self._behind or self.run.process.busy
 
     @property
-    def settled(self) -> bool:
+    def finished(self) -> bool:
         done = not (self._outputs or self._deltas or self.run.process.busy)
         return done and all(limit == ENDING for limit in self.run.window.emitted_to)
 

@@ -58,7 +58,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     ports = site.ports("node-1#1")
     node = Node("node-1#1", ports, Settings(heartbeat_s=0.0))
     node.add_job(submit(job, ports).id, job)
-    while not node.settled:
+    while not node.finished:
         node.tick()
     return tmp_path / "site"
 

@@ -205,7 +205,7 @@ def ran(job: h.Job, given) -> World:
     world = World(logs_of(given))
     node = Node("node-1#1", world.ports("node-1#1"), Settings(checkpoint_s=0.05, snapshot_deltas=2, rows_max=1))
     node.add_job(job.name, job)
-    while not node.settled:
+    while not node.finished:
         world.clock.sleep_s(0.01)
         node.tick()
     for _ in range(100):

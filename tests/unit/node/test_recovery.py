@@ -209,11 +209,11 @@ def test_that_everything_is_out_is_told_and_heard_within_a_moment():
         world.clock.sleep_s(0.1)
         for node in nodes:
             node.tick()
-    assert not any(node.settled for node in nodes)
+    assert not any(node.finished for node in nodes)
     world.inputs["in"].append(0, pa.record_batch({"ts": np.arange(ROWS), "key": np.arange(ROWS)}))
     world.inputs["in"].mark(0, END.ts)
     began_s = world.clock.now_s()
-    while not all(node.settled for node in nodes):
+    while not all(node.finished for node in nodes):
         world.clock.sleep_s(0.001)
         for node in nodes:
             node.tick()

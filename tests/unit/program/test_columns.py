@@ -116,7 +116,7 @@ def test_a_node_over_an_lmdb_log_puts_whole_late_rows_out(tmp_path):
     job, ports = h.job(Seen(), "bids", columns=["price"]), site.ports("node#1")
     node = Node("node#1", ports)
     node.add_job(submit(job, ports).id, job)
-    while not node.settled:
+    while not node.finished:
         node.tick()
         assert not node.failures
     late = times < np.maximum.accumulate(times)

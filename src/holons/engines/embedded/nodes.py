@@ -89,8 +89,8 @@ class TurnNodes:
             node.tick()
             if node.failures:
                 raise next(iter(node.failures.values()))
-        told = self._watcher.settled(1)
-        return all(node.settled and node.name in told for node in self._nodes)
+        told = self._watcher.finished(1)
+        return all(node.finished and node.name in told for node in self._nodes)
 
     def look(self) -> tuple[Seen, int]:
         return self._watcher.look(self._job.name), 0
