@@ -20,7 +20,7 @@ from holons.program.dataflow.text import diagram, explain, one_line
 from holons.program.job import Input, Job
 from holons.program.outputs import RESERVED
 from holons.program.tables import Table, table
-from holons.windows import Duration, FixedSpec, Session, Tumbling, WindowSpec, micros
+from holons.windows import Duration, Tumbling, WindowSpec, micros
 
 Schema: TypeAlias = "Mapping[str, Any] | pl.Schema | pa.Schema | pl.DataFrame | pa.Table"
 On: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
@@ -178,7 +178,7 @@ class Windowed:
 
     def join(self, other: Windowed, on: On, *, how: Literal["inner", "left", "semi", "anti"] = "inner") -> Completed:
         """Pairs of rows in the same window. Our rows stay where they are; the other's are replicated to all nodes."""
-        if not isinstance(other, Windowed) or other.spec != self.spec or not isinstance(self.spec, FixedSpec):
+        if not isinstance(other, Windowed) or other.spec != self.spec or not self.spec.known_ahead:
             raise BadProgram(
                 f"{line_of_user()}: windows are joined with the same windows, tumbling or sliding",
                 hint="a.window(w).join(b.window(w), on=...)",
@@ -187,7 +187,7 @@ class Windowed:
             raise BadProgram(
                 f"{line_of_user()}: a join would keep every row for ever", hint="join windows that do not accumulate"
             )
-        return Completed(plan.Join(self.node, other.node, _on(on), how, self.spec, None))
+        return Completed(plan.Join(self.node, other.node, _on(on), how, self.spec.aligned, None))
 
     def _aggregate(self, keys: tuple[str, ...], measures: dict[str, Measure], *, local: bool = False) -> Completed:
         line = line_of_user()
@@ -379,7 +379,7 @@ def _schema(given: Schema | None) -> pl.Schema | None:
 
 
 def _spec(spec: WindowSpec) -> WindowSpec:
-    if not isinstance(spec, FixedSpec | Session):
+    if not isinstance(spec, WindowSpec):
         raise BadWindow(
             f"{line_of_user()}: {spec!r} is not a window",
             hint='h.Tumbling("1s"), h.Sliding("10s", every="1s"), h.Session("30s")',

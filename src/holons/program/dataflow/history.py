@@ -10,7 +10,7 @@ from collections.abc import Callable
 import polars as pl
 
 from holons.program.handles import Declared, Scope
-from holons.windows import FixedSpec, Window
+from holons.windows import AlignedSpec, Window
 
 
 class History(Declared):
@@ -22,16 +22,11 @@ class History(Declared):
     def bound(self, scope: Scope, name: str) -> History:
         return History()
 
-    @staticmethod
-    def windows(reach_us: int, spec: FixedSpec) -> int:
-        """How many windows before one may have rows that lie within `reach_us` of it."""
-        return -(-reach_us // spec.every_us)
-
     def rows(
         self,
         side: str,
         window: Window,
-        spec: FixedSpec,
+        spec: AlignedSpec,
         reach_us: int,
         read: Callable[[Window], pl.DataFrame],
         like: pl.DataFrame,
@@ -39,12 +34,9 @@ class History(Declared):
         """All rows of windows before this one that may lie within `reach_us` of it, with the columns of another frame."""
         if self._windows is None:
             self._windows = {}
-        first = window.start - self.windows(reach_us, spec) * spec.every_us
         known = self._windows.get(side, {})
-        starts = range(first, window.start, spec.every_us)
-        self._windows[side] = {
-            start: known[start] if start in known else read(Window(start, start + spec.size_us)) for start in starts
-        }
+        earlier = spec.windows_between(window.start - reach_us, window.start)
+        self._windows[side] = {one.start: known[one.start] if one.start in known else read(one) for one in earlier}
         some = [rows for rows in self._windows[side].values() if len(rows)]
         return pl.concat(some) if some else like.clear()
 

@@ -41,7 +41,7 @@ from holons.program.dataflow.steps import Part
 from holons.program.events import Events, event_times
 from holons.program.handles import WCRDT, WindowedHandle, WLocal
 from holons.program.program import Program
-from holons.windows import Session, Window
+from holons.windows import Window
 
 _ROWS: Final = "rows!"
 
@@ -83,7 +83,7 @@ class Pipeline(Program):
         handles: tuple[tuple[Side, type[WLocal] | type[WCRDT]], ...] = (("left", WLocal), ("right", WCRDT))
         for side, handle in handles:
             rows = Ranked(packed_names(self._kept(node, side)))
-            keep_us = History.windows(reach_us[side], node.window) * node.window.every_us
+            keep_us = node.window.keep_to_reach(reach_us[side])
             declared = handle(rows, node.window, keep=f"{keep_us}us", stage=stage)
             declared.own_stage = True
             setattr(self, f"{name}_{side}", declared)
@@ -102,7 +102,7 @@ class Pipeline(Program):
 
     def _crdt(self, node: Aggregate) -> Crdt[Any]:
         fields = {name: measure.crdt(node.before.schema) for name, measure in node.measures}
-        if isinstance(node.window, Session):
+        if node.window.keyed:
             return Product(fields)
         if not node.keys:
             return Product({**fields, _ROWS: GCounter()})
@@ -183,7 +183,7 @@ class Pipeline(Program):
             handle: WindowedHandle[Any] = getattr(self, name)
             if node.before.schema is None:
                 _check_keys(frame, node.keys)
-            if isinstance(node.window, Session):
+            if node.window.keyed:
                 handle.insert(measures, ts, key=frame[node.keys[0]] if node.keys else _constant(frame))
                 return
             if not node.keys:
@@ -275,7 +275,7 @@ class Pipeline(Program):
                 columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
             keys = _keys(value.keys, node.keys, schema)
         else:
-            there = isinstance(node.window, Session)
+            there = node.window.keyed
             if not there:
                 there = (getattr(self, f"{name}_changed")[window] if node.accumulate else value[_ROWS]) > 0
             columns = {field: _one(value[field])[: 1 if there else 0] for field, _ in node.measures}

@@ -24,7 +24,7 @@ from holons.program.dataflow.expressions import across_rows
 from holons.program.dataflow.lines import line_of_user, written_at
 from holons.program.dataflow.measures import Measure
 from holons.program.dataflow.steps import Step
-from holons.windows import Duration, FixedSpec, Session, WindowSpec, micros
+from holons.windows import AlignedSpec, Duration, WindowSpec, micros
 from holons.windows.duration import duration_text
 
 Place: TypeAlias = Literal["rows", "local", "spread", "gathered"]
@@ -76,7 +76,7 @@ class Node(ABC):
         return self.inputs[0].place
 
     @cached_property
-    def grain(self) -> FixedSpec | None:
+    def grain(self) -> AlignedSpec | None:
         """Windows within which times of results are not told apart; None: each result has its window's."""
         return self.inputs[0].grain if self.inputs else None
 
@@ -225,12 +225,12 @@ class Aggregate(Node):
         return pl.Schema({**WINDOW_COLUMNS, **keys, **measured})  # type: ignore[arg-type]
 
     @cached_property
-    def grain(self) -> FixedSpec | None:
+    def grain(self) -> AlignedSpec | None:
         return None
 
     @cached_property
     def kind(self) -> Kind:
-        return Kind(self.before.next_stage, self.window, self if isinstance(self.window, Session) else None)
+        return Kind(self.before.next_stage, self.window, None if self.window.known_ahead else self)
 
     @cached_property
     def place(self) -> Place:
@@ -251,20 +251,19 @@ class Aggregate(Node):
                 )
         if self.local and self.keys:
             raise BadProgram(f"{self.line}: per partition and by key at once", hint="choose one of them")
-        if isinstance(self.window, Session) and (self.accumulate or self.local or len(self.keys) > 1):
+        if self.window.keyed and (self.accumulate or self.local or len(self.keys) > 1):
             raise BadProgram(
                 f"{self.line}: sessions are over all partitions, by at most one key, and do not accumulate",
                 hint="with_columns a single key, or use h.Tumbling",
             )
-        sliding = isinstance(self.window, FixedSpec) and self.window.size_us != self.window.every_us
-        if self.accumulate and sliding:
+        if self.accumulate and not self.window.may_accumulate:
             raise BadProgram(f"{self.line}: only tumbling windows accumulate", hint="h.Tumbling(...), accumulate=True")
         grain = self.before.grain
-        if grain is not None and not _is_made_of(self.window, grain):
+        if grain is not None and not self.window.is_made_of(grain):
             raise BadProgram(
                 f"{self.line}: {self.window} over results of {grain}, which do not fit into it",
                 hint=f"their times are known in steps of {grain} only, and a gap needs exact ones: h.Tumbling or h.Sliding"
-                if isinstance(self.window, Session)
+                if self.window.keyed
                 else "let it be whole multiples, or join(..., every=...) with a divisor of it",
             )
         for _, measure in self.measures:
@@ -298,7 +297,7 @@ class Join(Node):
     right: Node
     on: tuple[tuple[str, str], ...]
     how: Literal["inner", "left", "semi", "anti"]
-    window: FixedSpec
+    window: AlignedSpec
     bounds: Bounds | None
 
     @property
@@ -321,7 +320,7 @@ class Join(Node):
         return [] if self.how in ("semi", "anti") else [name for name in self.right.schema if name not in keys]
 
     @cached_property
-    def grain(self) -> FixedSpec | None:
+    def grain(self) -> AlignedSpec | None:
         return self.window
 
     @cached_property
@@ -402,7 +401,7 @@ class Pair(Node):
 
     def check(self) -> None:
         left, right = self.left.kind, self.right.kind
-        if left is None or right is None or left.window != right.window or isinstance(left.window, Session):
+        if left is None or right is None or left.window != right.window or not left.window.known_ahead:
             raise BadProgram(
                 f"{self.line}: these do not have the same windows",
                 hint="both sides need windows of the same size and step; rows of streams are joined by `join`",
@@ -498,9 +497,9 @@ class At(Node):
         return (self.before,)
 
     @cached_property
-    def grain(self) -> FixedSpec | None:
+    def grain(self) -> AlignedSpec | None:
         window = self.kind.window if self.kind is not None else None
-        return window if isinstance(window, FixedSpec) else None
+        return window.aligned if window is not None and window.known_ahead else None
 
     @cached_property
     def schema(self) -> pl.Schema | None:
@@ -563,10 +562,3 @@ def _check_time(line: str, name: str, dtype: pl.DataType) -> None:
 
 def _columns(schema: pl.Schema) -> str:
     return f"there are {', '.join(schema)}"
-
-
-def _is_made_of(window: WindowSpec, grain: FixedSpec) -> bool:
-    """Whether all times in one step of `grain` fall into the same windows."""
-    if not isinstance(window, FixedSpec):
-        return False
-    return window.size_us % grain.every_us == 0 and window.every_us % grain.every_us == 0
