@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from holons import windows
+from holons.windows import WindowSpec
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "holons"
 BENCH = ROOT / "bench" / "src" / "holons_bench"
@@ -23,6 +26,9 @@ UNPICKLERS: tuple[str, ...] = (
     "src/holons/engines/orders.py",
 )  # files that may unpickle, each for a reason that its docstring gives
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" + "XX"]) + r")\b")
+
+WINDOW_KINDS = {name for name, kind in vars(windows).items() if isinstance(kind, type) and issubclass(kind, WindowSpec)}
+WINDOW_KINDS -= {"WindowSpec"}  # whether something is a window at all may be asked
 
 Rule = Callable[[str, str], list[str]]
 
@@ -68,6 +74,18 @@ def unpickles(path: str, text: str) -> list[str]:
     ]
 
 
+def asks_for_the_class_of_windows(path: str, text: str) -> list[str]:
+    if path.startswith("src/holons/windows/"):
+        return []
+    return [
+        f"{path}:{node.lineno}: ask what the windows can do (`known_ahead`, `keyed`, ...), not for their class"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and WINDOW_KINDS & set(re.findall(r"\w+", ast.unparse(node.args[1])))
+    ]
+
+
 def imported_modules(text: str) -> Iterator[tuple[str, int]]:
     """Every module that the code imports from outside its own package, by its first name."""
     for node in ast.walk(ast.parse(text)):
@@ -109,6 +127,7 @@ CODE = [SOURCE, BENCH, ROOT / "tests"]
         (unfinished, CODE),
         (touches_time, [SOURCE, BENCH]),
         (unpickles, [SOURCE, BENCH]),
+        (asks_for_the_class_of_windows, [SOURCE, BENCH]),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -140,6 +159,7 @@ def test_the_documents_are_finished():
         (unpickles, "src/holons/store/disk.py", "import pickle\npickle.loads(b'')\n"),
         (unpickles, "src/holons/store/disk.py", "from pickle import loads\n"),
         (unpickles, "src/holons/store/disk.py", "import pyspark\npyspark.cloudpickle.loads(b'')\n"),
+        (asks_for_the_class_of_windows, "src/holons/node/node.py", "isinstance(spec, windows.Session | Tumbling)\n"),
     ],
 )
 def test_a_planted_offence_is_found(rule: Rule, path: str, text: str):
