@@ -43,7 +43,7 @@ def same_as_answer(directory: Path) -> None:
 
 def test_bids_are_in_files_by_hour_each_once(tmp_path):
     job = query("q10", rate=HOURS.rate, disorder_us=HOURS.disorder_us)
-    results = Results(embedded()(job, STREAMS), job.layout.channels)
+    results = Results.of(embedded()(job, STREAMS), job.layout.channels)
     assert results.to_files(tmp_path, by="date_time") == HOURS.count("bids")
     folders = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
     assert folders == {"year=2015/month=07/day=14/hour=23", "year=2015/month=07/day=15/hour=00"}
@@ -54,7 +54,7 @@ def test_bids_are_in_files_by_hour_each_once(tmp_path):
 
 def test_a_file_that_is_missing_is_written_again_and_no_other(tmp_path):
     job = query("q10", rate=HOURS.rate, disorder_us=HOURS.disorder_us)
-    results = Results(embedded()(job, STREAMS), job.layout.channels)
+    results = Results.of(embedded()(job, STREAMS), job.layout.channels)
     results.to_files(tmp_path, by="date_time")
     files = sorted(tmp_path.rglob("*.parquet"))
     assert len(files) > 4, "bids go back and forth"
@@ -72,7 +72,7 @@ def test_results_so_far_are_written_and_then_the_rest(tmp_path):
     whole = embedded()(job, STREAMS)
     so_far = {channel: {part: rows[:77] for part, rows in parts.items()} for channel, parts in whole.items()}
     for collected in (so_far, whole):
-        Results(collected, job.layout.channels).to_files(tmp_path, by="date_time")
+        Results.of(collected, job.layout.channels).to_files(tmp_path, by="date_time")
     same_as_answer(tmp_path)
 
 
@@ -81,7 +81,7 @@ def test_results_so_far_are_written_and_then_the_rest(tmp_path):
     [({"by": "expires"}, "no column 'expires'"), ({"by": "price", "unit": "week"}, "'week'"), ({"by": "url"}, "'url'")],
 )
 def test_folders_that_make_no_sense_are_refused(told, message, tmp_path):
-    results = Results(embedded()(query("q10"), {"bids": [[*STREAMS["bids"][0][:1]]]}), ("q10",))
+    results = Results.of(embedded()(query("q10"), {"bids": [[*STREAMS["bids"][0][:1]]]}), ("q10",))
     with pytest.raises(h.HolonsError, match=message):
         results.to_files(tmp_path, **told)
 

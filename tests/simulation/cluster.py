@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import holons as h
-from holons.engines.collecting import collected
+from holons.engines.collecting import opened, outputs_of
 from holons.engines.inputs import logs_of
 from holons.engines.simulator.world import Gate, World
 from holons.node import Node, Settings, Submitted, cancel, read_jobs, submit
@@ -99,7 +99,9 @@ class Cluster:
             return self.world.collected(name)
         history = read_jobs(self._driver.control).history(name)
         logs = self.world.outputs
-        return collected(history, lambda job: {channel: log for (owner, channel), log in logs.items() if owner == job})
+        return outputs_of(
+            history, lambda job: opened({channel: log for (owner, channel), log in logs.items() if owner == job})
+        ).collected()
 
     def finish(self, name: str, expected: Collected, within_s: float = 60.0) -> None:
         """Runs until a job's outputs are what they must be."""

@@ -59,7 +59,7 @@ def run(
 
         world = World(logs_of(streams or {}))
         turns = TurnNodes(job, world, nodes, settings)
-        return Run(job, Work(job, turns, partial(world.collected, job.name), ExitStack(), kept=False))
+        return Run(job, Work(job, turns, partial(world.emitted, job.name), ExitStack(), kept=False))
     with ExitStack() as begun:
         site = DirectorySite(begun.enter_context(scratch()) if log is None else log)
         _check_streams(site, job, streams)
@@ -68,8 +68,8 @@ def run(
             for stream, partitions in (streams or {}).items():
                 fill(loading.enter_context(site.loading(stream, len(partitions))), partitions)
         at_work = DriverNodes(driver, job, nodes)
-        collected = partial(site.collected, job.name)
-        return Run(job, Work(job, at_work, collected, begun.pop_all(), kept=log is not None))
+        emitted = partial(site.emitted, job.name)
+        return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
 
 
 def _check_streams(site: DirectorySite, job: Job, streams: Streams | None) -> None:

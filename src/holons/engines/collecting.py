@@ -1,41 +1,163 @@
-"""What a job has put out, over all its versions: each took over from the one before where that one left off."""
+"""The rows that a job has emitted, over all its versions: each took over from the one before where that one left off.
+
+`Outputs` says where the rows are, as of one moment. They are read from the logs only when somebody asks for them, and then
+piece by piece, so that outputs may be larger than memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from holons.node import Submitted
-from holons.program import Collected, Cut
-from holons.streams import ReadableLog
+from holons.program import Collected, Cut, Output
+from holons.streams import MemoryLog, ReadableLog
+
+OpenLog: TypeAlias = Callable[[], ReadableLog]
+"""Opens an output log to read it; whoever opened it closes it."""
+
+_READ_ROWS: Final = 65_536
+"""How many rows are read from a log at a time."""
 
 
-def collected(history: Sequence[Submitted], channels: Callable[[str], Mapping[str, ReadableLog]]) -> Collected:
-    """All rows that stand, by channel and partition. `channels` gives the output logs of a version."""
-    found: Collected = {}
-    ends = [newer.cuts for _, newer in pairwise(history)]
-    for version, cuts in zip(history, [*ends, None], strict=True):
-        collect_logs(channels(version.id), found, cuts)
-    return found
+class Span(NamedTuple):
+    """The rows of one partition that stand in one output log: those below the ordinal `end`."""
+
+    open: OpenLog
+    partition: int
+    end: int
+
+    def read(self, first: int, columns: Collection[str] | None) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
+        """The rows from an ordinal on, batch by batch, each with the schema that it has with all columns."""
+        with closing(self.open()) as log:
+            at = first
+            while at < self.end:
+                chunks = log.read(self.partition, at, min(_READ_ROWS, self.end - at), columns)
+                if not chunks:
+                    return
+                for chunk in chunks:
+                    assert chunk.rows is not None, "output logs have no marks"
+                    yield chunk.rows, chunk.rows.schema if chunk.whole is None else chunk.whole.schema
+                at = chunks[-1].end
 
 
-def collect_logs(
-    logs: Mapping[str, ReadableLog], found: Collected | None = None, cuts: Sequence[Cut] | None = None
-) -> Collected:
-    """Adds the rows of some channels, up to where a newer version took over, to what was found before."""
-    found = {} if found is None else found
+@dataclass(frozen=True)
+class Outputs:
+    """What a job had emitted at one moment: the spans of each channel and partition, oldest version first."""
+
+    spans: Mapping[str, Mapping[int, tuple[Span, ...]]] = field(default_factory=dict)
+
+    def partitions(self, channel: str) -> list[int]:
+        """The partitions that have rows in a channel."""
+        return sorted(self.spans.get(channel, {}))
+
+    def count(self, channel: str, partition: int | None = None) -> int:
+        """How many rows a channel has, or one of its partitions. No row is read for that."""
+        partitions = self.spans.get(channel, {})
+        chosen = partitions.values() if partition is None else [partitions.get(partition, ())]
+        return sum(span.end for spans in chosen for span in spans)
+
+    def batches(
+        self, channel: str, partition: int, first: int = 0, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition from an ordinal on, as they were written; with `columns`, those of them that they have."""
+        return (rows for rows, _ in self._read(channel, partition, first, columns))
+
+    def schemas(self, channel: str) -> Iterator[pa.Schema]:
+        """The schemas with which the rows of a channel were written, each that differs from the one before it."""
+        last: pa.Schema | None = None
+        for partition in self.partitions(channel):
+            if last is None:
+                _, last = next(self._read(channel, partition, 0, None))
+                yield last
+            for _, schema in self._read(channel, partition, 0, last.names[:1]):  # the other columns are not read
+                if not schema.equals(last, check_metadata=True):
+                    yield schema
+                last = schema
+
+    def _read(
+        self, channel: str, partition: int, first: int, columns: Collection[str] | None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
+        before = 0
+        for span in self.spans.get(channel, {}).get(partition, ()):
+            if first < before + span.end:
+                yield from span.read(max(first - before, 0), columns)
+            before += span.end
+
+    def collected(self) -> Collected:
+        """All rows as dicts, by channel and partition."""
+        return {
+            channel: {
+                partition: [row for batch in self.batches(channel, partition) for row in batch.to_pylist()]
+                for partition in self.partitions(channel)
+            }
+            for channel in sorted(self.spans)
+        }
+
+    def in_memory(self) -> Outputs:
+        """The same rows, read from their logs now: for logs that are about to go."""
+        return outputs_in_memory(
+            Output(channel, partition, 0, pa.Table.from_batches([batch]))
+            for channel in self.spans
+            for partition in self.partitions(channel)
+            for batch in self.batches(channel, partition)
+        )
+
+
+def outputs_of(history: Sequence[Submitted], logs: Callable[[str], Mapping[str, OpenLog]]) -> Outputs:
+    """Where the rows of a job stand; `logs` gives the output logs of one of its versions, by channel."""
+    spans: dict[str, dict[int, tuple[Span, ...]]] = {}
+    cuts = [newer.cuts for _, newer in pairwise(history)]
+    for version, ends in zip(history, [*cuts, None], strict=True):
+        _add_spans(spans, logs(version.id), ends)
+    return Outputs(spans)
+
+
+def outputs_in_logs(logs: Mapping[str, OpenLog]) -> Outputs:
+    """All rows of some logs, by channel."""
+    spans: dict[str, dict[int, tuple[Span, ...]]] = {}
+    _add_spans(spans, logs)
+    return Outputs(spans)
+
+
+def outputs_in_memory(outputs: Iterable[Output]) -> Outputs:
+    """Rows that are held in memory."""
+    logs: dict[str, MemoryLog] = {}
+    held = list(outputs)
+    partitions = 1 + max((output.partition for output in held), default=0)
+    for output in held:
+        log = logs.setdefault(output.channel, MemoryLog(partitions))
+        for batch in output.table.to_batches():
+            log.append(output.partition, batch)
+    return outputs_in_logs(opened(logs))
+
+
+def opened(logs: Mapping[str, MemoryLog]) -> dict[str, OpenLog]:
+    """Logs in memory, which need not be opened."""
+    return {channel: partial(_itself, log) for channel, log in logs.items()}
+
+
+def _itself(log: MemoryLog) -> MemoryLog:
+    return log
+
+
+def _add_spans(
+    spans: dict[str, dict[int, tuple[Span, ...]]], logs: Mapping[str, OpenLog], cuts: Sequence[Cut] | None = None
+) -> None:
+    """Adds the rows of some logs, up to where a newer version took over."""
     for channel in sorted(logs):
-        log = logs[channel]
-        for partition in range(log.partitions):
-            end = log.end(partition)
-            if cuts is not None:
-                end = cuts[partition].ordinals.get(channel, 0) if partition < len(cuts) else 0
-            if rows := _rows(log, partition, end):
-                found.setdefault(channel, {}).setdefault(partition, []).extend(rows)
-    return found
-
-
-def _rows(log: ReadableLog, partition: int, end: int) -> list[dict[str, Any]]:
-    chunks = log.read(partition, 0, end)
-    return [row for chunk in chunks if chunk.rows is not None for row in chunk.rows.to_pylist()]
+        with closing(logs[channel]()) as log:
+            for partition in range(log.partitions):
+                end = log.end(partition)
+                if cuts is not None:
+                    end = min(end, cuts[partition].ordinals.get(channel, 0)) if partition < len(cuts) else 0
+                if end:
+                    partitions = spans.setdefault(channel, {})
+                    span = Span(logs[channel], partition, end)
+                    partitions[partition] = (*partitions.get(partition, ()), span)

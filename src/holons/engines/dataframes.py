@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from holons.engines.choosing import check_spark
+from holons.engines.collecting import outputs_in_memory
 from holons.engines.directory_site import DirectorySite
 from holons.engines.inputs import check_job, check_names
 from holons.engines.results import Results
 from holons.errors import BadInput
-from holons.program import Job, collect
+from holons.program import Job
 from holons.program.folding import Fold, Partial, check_foldable
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _fold_bounded(
         known.append(1 + max((part.partition for part in mine), default=0) if count is None else count)
     whole = Fold(job, known, bounded=True)
     outputs = [*whole.take(parts), *whole.finish()]
-    return Folded(Results(collect(outputs), job.layout.channels))
+    return Folded(Results(outputs_in_memory(outputs), job.channels))
 
 
 def plan(

@@ -14,13 +14,14 @@ Everything in it survives the death of any process. Nodes come and go; the direc
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from holons.clock import SystemClock
-from holons.engines.collecting import collect_logs, collected
+from holons.engines.collecting import Outputs, outputs_in_logs, outputs_of
 from holons.engines.inputs import PartitionRows, fill
 from holons.errors import BadInput
 from holons.node import Jobs, Ports, read_jobs
@@ -32,7 +33,6 @@ from holons.streams import (
     JournaledLog,
     LmdbLog,
     LmdbSharedLog,
-    ReadableLog,
     partitions_in,
     streams_in,
 )
@@ -149,27 +149,24 @@ class DirectorySite:
 
     def outputs(self, job: str) -> dict[str, LmdbLog]:
         """The output logs of one version of a job, by channel, to be read."""
-        folder, found = self.directory / "output", {}
+        return {channel: opened() for channel, opened in self._output_logs(job).items()}
+
+    def emitted(self, name: str) -> Outputs:
+        """The rows that a job has emitted so far, over all its versions, to be read when they are needed."""
+        if self.fold_directory(name).exists():
+            return outputs_in_logs(self._output_logs(self.fold_id(name)))
+        return outputs_of(self.jobs().history(name), self._output_logs)
+
+    def collected(self, name: str) -> Collected:
+        """All rows that a job has emitted so far."""
+        return self.emitted(name).collected()
+
+    def _output_logs(self, job: str) -> dict[str, Callable[[], LmdbLog]]:
+        """How to open the output logs of one version of a job, by channel."""
+        folder, logs = self.directory / "output", dict[str, Callable[[], LmdbLog]]()
         for stream in streams_in(folder):
             owner, _, channel = stream.rpartition("/")
             partitions = partitions_in(folder, stream) if owner == job else None
             if partitions is not None:
-                found[channel] = LmdbLog(folder, stream, partitions, "reader")
-        return found
-
-    def collected(self, name: str) -> Collected:
-        """All rows that a job has put out so far, over all its versions."""
-        opened: list[LmdbLog] = []
-
-        def channels(job: str) -> Mapping[str, ReadableLog]:
-            logs = self.outputs(job)
-            opened.extend(logs.values())
-            return logs
-
-        try:
-            if self.fold_directory(name).exists():
-                return collect_logs(channels(self.fold_id(name)))
-            return collected(self.jobs().history(name), channels)
-        finally:
-            for log in opened:
-                log.close()
+                logs[channel] = partial(LmdbLog, folder, stream, partitions, "reader")
+        return logs

@@ -11,7 +11,6 @@ import math
 import threading
 import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
@@ -19,12 +18,13 @@ from typing import ClassVar, Literal, Protocol, Self, TypeAlias
 
 from holons.clock import SystemClock
 from holons.engines import html
+from holons.engines.collecting import Outputs
 from holons.engines.driver import Driver
 from holons.engines.results import LateRows, Results
 from holons.engines.tracebacks import for_people
 from holons.engines.watching import Seen, node_text, rows_read, watermark_text
 from holons.errors import StillRunning
-from holons.program import Collected, Job
+from holons.program import Job
 from holons.program.outputs import LATE
 
 _LOOK_S = 0.1
@@ -134,14 +134,14 @@ class Work:
     unended: ClassVar[set[Work]] = set()
 
     def __init__(
-        self, job: Job, nodes: Nodes, collected: Callable[[], Collected], ending: ExitStack, *, kept: bool
+        self, job: Job, nodes: Nodes, outputs: Callable[[], Outputs], ending: ExitStack, *, kept: bool
     ) -> None:
-        """`ending` ends the nodes and removes what is theirs; `kept`: whether rows can still be collected after that."""
+        """`ending` ends the nodes and removes what is theirs; `kept`: whether output logs can still be read after that."""
         self.progress = Progress(job=job.name)
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._unwanted = threading.Event()
-        self._collected = collected
+        self._outputs = outputs if kept else lambda: outputs().in_memory()
         self._reading = threading.Lock()
         self._clock = SystemClock()
         self._began_s = self._clock.now_s()
@@ -153,10 +153,10 @@ class Work:
         atexit.register(_end_all)  # last in, first out: nodes end before the session that they run on
         self._thread.start()
 
-    def collected(self) -> Collected:
-        """All rows that are out. Waits while what is not kept is being saved."""
+    def outputs(self) -> Outputs:
+        """The rows that were emitted so far. Waits while what is not kept is being saved."""
         with self._reading:
-            return self._collected()
+            return self._outputs()
 
     def unwanted(self) -> None:
         """Nobody wants it any more: it ends soon. Never waits, since a garbage collector may call it anywhere."""
@@ -205,8 +205,8 @@ class Work:
     def _save(self) -> None:
         """Keeps all rows, since the logs will be gone."""
         with self._reading:
-            saved = self._collected()
-            self._collected = lambda: saved
+            saved = self._outputs()
+            self._outputs = lambda: saved
 
 
 def _end_all() -> None:
@@ -258,13 +258,13 @@ class Run:
 
     def results(self) -> Results:
         """All rows that are out so far: of each partition the first ones, in order; all of them once it is finished."""
-        results = Results(self._work.collected(), self.job.layout.channels)
-        if not self._warned and (late := results.rows(LATE)):
+        results = Results(self._work.outputs(), self.job.channels)
+        if not self._warned and (late := results.count(LATE)):
             self._warned = True
-            streams = Counter(row["_stream"] for row in late)
-            of = "" if len(self.job.inputs) == 1 else f" ({', '.join(f'{n} of {one}' for one, n in streams.items())})"
+            streams = results.late_by_stream() if len(self.job.inputs) > 1 else {}
+            of = f" ({', '.join(f'{n} of {stream}' for stream, n in streams.items())})" if streams else ""
             warnings.warn(
-                f"{len(late)} rows were late and set aside{of}: see results.rows('late'), or allow more: disorder=...",
+                f"{late} rows were late and diverted{of}: see results.rows('late'), or allow more: disorder=...",
                 LateRows,
                 stacklevel=2,
             )
@@ -286,5 +286,5 @@ class Run:
     def _repr_html_(self) -> str:
         error = self._work.error
         told = "" if error is None else html.trouble(f"{type(error).__name__}: {error}")
-        results = Results(self._work.collected(), self.job.layout.channels)
+        results = Results(self._work.outputs(), self.job.channels)
         return html.block(self.progress._repr_html_(), told, results._repr_html_())

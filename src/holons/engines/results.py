@@ -1,18 +1,31 @@
-"""What a run gives back."""
+"""The rows that a run has emitted, as rows and as tables that keep their types.
+
+**The columns of a channel** are those that were written to it, in the order of their first appearance, after those that
+the job knows before it runs (the plan of a pipeline with a schema; the input's columns for `late` and `dead`). A column that
+some rows do not have is null there. A column that was written with several types gets the smallest type of polars that
+holds them all: null gives way to any type, Int32 to Int64, integers to Float64, categories to String; structs have all
+fields. Values that no type holds, such as times with and without a zone, can only be read as `rows()`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pyarrow as pa
+from polars.io.plugins import register_io_source
 
 from holons.engines import html
+from holons.engines.collecting import Outputs, outputs_in_memory
 from holons.errors import BadInput
-from holons.program import Collected, canonical
-from holons.program.outputs import DEAD, LATE
+from holons.program import Channel, Collected, Output, canonical
+from holons.program.outputs import DEAD, LATE, tables
+from holons.program.outputs import number as numbered
 from holons.streams import ByTime, FileSink, MemoryLog
 from holons.streams.sinks import SinkFormat, Unit
 
@@ -21,12 +34,13 @@ if TYPE_CHECKING:
 
     from holons.engines.spark.frames import SparkFrame, SparkSession
 
-_ROWS_SHOWN = 8
-_PLACES = {
-    LATE: {"_stream": pl.String, "_offset": pl.Int64},
-    DEAD: {"_stream": pl.String, "_offset": pl.Int64, "_reason": pl.String},
+_ROWS_SHOWN: Final = 8
+_PARTITION: Final = "partition"
+_DIVERTED: Final = {
+    LATE: pl.Schema({"_stream": pl.String, "_offset": pl.Int64}),
+    DEAD: pl.Schema({"_stream": pl.String, "_offset": pl.Int64, "_reason": pl.String}),
 }
-"""What rows that are set aside always have: who looks at them finds these columns also while there are none."""
+"""The columns that diverted rows always have, after those of their stream."""
 
 
 class LateRows(UserWarning):
@@ -35,50 +49,129 @@ class LateRows(UserWarning):
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """Every output of a run, by channel and partition. `channel` is optional where there is but one `on_window`."""
+    """Every output of a run as of one moment, by channel and partition. Rows are read when they are asked for.
 
-    collected: Collected = field(repr=False)
-    declared: tuple[str, ...] = ()
-    """The channels of the job's callbacks, with or without rows."""
+    Where the job has one channel, its name may be left out.
+    """
 
-    @property
+    outputs: Outputs
+    declared: tuple[Channel, ...] = ()
+    """The channels of the job's callbacks, with or without rows, and what else is known of a channel's columns."""
+
+    @staticmethod
+    def of(rows: Collected, channels: Iterable[Channel | str] = ()) -> Results:
+        """Results that hold these rows: by channel, then by partition."""
+        written = [
+            Output(channel, partition, output.ordinal, output.table)
+            for channel, partitions in rows.items()
+            for partition, some in partitions.items()
+            for output in numbered(channel, partition, {}, tables(some))
+        ]
+        declared = (one if isinstance(one, Channel) else Channel(one) for one in channels)
+        return Results(outputs_in_memory(written), tuple(declared))
+
+    @cached_property
     def channels(self) -> list[str]:
         """All channels: those of `on_window` methods, `process` and others written by it, `late`, `dead`."""
-        return list(dict.fromkeys([*self.declared, *sorted(self.collected), "process", LATE, DEAD]))
+        names = [channel.name for channel in self.declared if channel.name not in _DIVERTED]
+        return list(dict.fromkeys([*names, *sorted(self.outputs.spans), "process", LATE, DEAD]))
 
     def rows(self, channel: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
-        """The rows of a channel, partition after partition, or of one partition."""
-        partitions = self._partitions(channel)
-        return [row for number in sorted(partitions) if partition in (None, number) for row in partitions[number]]
+        """The rows of a channel as dicts, partition after partition, or those of one partition."""
+        name = self._name(channel)
+        chosen = self.outputs.partitions(name) if partition is None else [partition]
+        return [row for number in chosen for batch in self.outputs.batches(name, number) for row in batch.to_pylist()]
 
-    def _partitions(self, channel: str | None) -> dict[int, list[dict[str, Any]]]:
-        channel = channel or self._only_channel()
+    def count(self, channel: str | None = None, partition: int | None = None) -> int:
+        """How many rows a channel has, or one of its partitions."""
+        return self.outputs.count(self._name(channel), partition)
+
+    @property
+    def collected(self) -> Collected:
+        """All rows as dicts: by channel, then by partition."""
+        return self.outputs.collected()
+
+    def canonical(self) -> bytes:
+        """Canonical bytes of everything: equal runs, equal bytes."""
+        return canonical(self.collected)
+
+    def _name(self, channel: str | None) -> str:
+        if channel is None:
+            return self._only_channel()
         if channel not in self.channels:
-            raise BadInput(f"there is no channel {channel!r}", hint=f"there are {', '.join(self.channels)}")
-        return self.collected.get(channel, {})
+            raise BadInput(f"this job has no channel {channel!r}", hint=f"it has {', '.join(self.channels)}")
+        return channel
 
     def _only_channel(self) -> str:
-        candidates = self.declared or ("process",)
+        candidates = [channel.name for channel in self.declared if channel.name not in _DIVERTED] or ["process"]
         if len(candidates) > 1:
-            raise BadInput("which channel?", hint=f"name one of {', '.join(self.channels)}")
+            names = dict.fromkeys([*candidates, *sorted(self.outputs.spans), LATE, DEAD])
+            raise BadInput(
+                f"this job has several channels: {', '.join(names)}",
+                hint=f'name one of them: results.rows("{candidates[0]}")',
+            )
         return candidates[0]
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
+    def schema(self, channel: str | None = None) -> pl.Schema:
+        """The columns of a channel and their types, after the `partition` that wrote the row."""
+        columns = self._columns(self._name(channel))
+        return pl.Schema({_PARTITION: columns.get(_PARTITION, pl.Int64()), **columns})
+
+    def _columns(self, name: str) -> pl.Schema:
+        """The columns that were written, and those that are known beforehand."""
+        known = [one.schema for one in self.declared if one.name == name and one.schema is not None]
+        written = [pl.Schema(schema) for schema in self.outputs.schemas(name)]
+        return _union(name, [*known, *written, _DIVERTED.get(name, pl.Schema())])
+
+    def scan(self, channel: str | None = None) -> pl.LazyFrame:
+        """The rows of a channel as a lazy frame of polars, with their `partition`: only what a query needs is read.
+
+        Rows are read batch by batch, so a query that polars can stream needs memory for a few batches only:
+        `results.scan().group_by("page").agg(pl.len()).collect(engine="streaming")`, or `.sink_parquet(...)`.
+        """
+        name = self._name(channel)
+        schema = self.schema(name)
+
+        def read(
+            columns: list[str] | None, predicate: pl.Expr | None, rows_max: int | None, _: int | None
+        ) -> Iterator[pl.DataFrame]:
+            left = self.count(name) if rows_max is None else rows_max
+            for frame in self._frames(name, pl.Schema({one: schema[one] for one in columns or schema})):
+                if left <= 0:
+                    return
+                part = frame.head(left)
+                left -= len(part)
+                yield part if predicate is None else part.filter(predicate)
+
+        return register_io_source(read, schema=schema)
+
+    def reader(self, channel: str | None = None) -> pa.RecordBatchReader:
+        """The rows of a channel as Arrow batches, one after the other, with their `partition`.
+
+        DuckDB, Arrow datasets and others take it as it is: `duckdb.sql("select count(*) from reader")`.
+        """
+        name = self._name(channel)
+        schema = self.schema(name)
+        batches = (batch for frame in self._frames(name, schema) for batch in frame.to_arrow().to_batches())
+        return pa.RecordBatchReader.from_batches(schema.to_frame().to_arrow().schema, batches)
+
     def to_polars(self, channel: str | None = None) -> pl.DataFrame:
         """The rows of a channel as a table, with their `partition`."""
-        partitions = self._partitions(channel)
-        rows = [{"partition": number, **row} for number in sorted(partitions) for row in partitions[number]]
-        known = {"partition": pl.Int64, **_PLACES.get(channel or "", {})}
-        return pl.DataFrame(rows, None if rows else known, infer_schema_length=None)
+        name = self._name(channel)
+        schema = self.schema(name)
+        return pl.concat([schema.to_frame(), *self._frames(name, schema)])
 
     def to_arrow(self, channel: str | None = None) -> pa.Table:
         """The same as an Arrow table."""
-        return self.to_polars(channel).to_arrow(compat_level=pl.CompatLevel.oldest())
+        return self.reader(channel).read_all()
 
     def to_pandas(self, channel: str | None = None) -> pd.DataFrame:
-        """The same as a pandas frame; needs pandas."""
-        return self.to_polars(channel).to_pandas()
+        """The same as a pandas frame, whose columns keep their Arrow types (`pd.ArrowDtype`); needs pandas."""
+        import pandas as pd
+
+        return self.to_arrow(channel).to_pandas(types_mapper=pd.ArrowDtype)
 
     def to_spark(self, channel: str | None = None, spark: SparkSession | None = None) -> SparkFrame:
         """The same as a Spark DataFrame, of the given session or of the active one; opens one if there is none."""
@@ -102,34 +195,94 @@ class Results:
 
         With `by`, a column of times, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new.
         """
-        channel = channel or self._only_channel()
-        partitions = self._partitions(channel)
-        log = MemoryLog(1 + max(partitions, default=0))
-        for number, rows in partitions.items():
-            if rows:
-                table = pl.DataFrame(rows, infer_schema_length=None).to_arrow(compat_level=pl.CompatLevel.oldest())
-                log.append(number, table.combine_chunks().to_batches()[0])
-        return FileSink(directory, channel, format, by=None if by is None else ByTime(by, unit)).drain(log)
+        name = self._name(channel)
+        schema = self._columns(name)
+        log = MemoryLog(1 + max(self.outputs.partitions(name), default=0))
+        for number in self.outputs.partitions(name):
+            for batch in self.outputs.batches(name, number):
+                for part in _frame(batch, number, schema).to_arrow().to_batches():
+                    log.append(number, part)
+        return FileSink(directory, name, format, by=None if by is None else ByTime(by, unit)).drain(log)
 
-    def canonical(self) -> bytes:
-        """Canonical bytes of everything: equal runs, equal bytes."""
-        return canonical(self.collected)
+    def _frames(self, name: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
+        """The rows of a channel, batch by batch, with these columns."""
+        for number in self.outputs.partitions(name):
+            for batch in self.outputs.batches(name, number, columns=schema.names()):
+                yield _frame(batch, number, schema)
 
     # --- for people --------------------------------------------------------------------------------------------------
 
-    def _counts(self) -> dict[str, int]:
-        return {channel: sum(map(len, self.collected.get(channel, {}).values())) for channel in self.channels}
+    def late_by_stream(self) -> Counter[str]:
+        """How many rows of each stream were late."""
+        counts: Counter[str] = Counter()
+        for number in self.outputs.partitions(LATE):
+            for batch in self.outputs.batches(LATE, number, columns=["_stream"]):
+                counts.update(batch.column("_stream").to_pylist())
+        return counts
 
     def __repr__(self) -> str:
-        return f"Results({', '.join(f'{channel}: {count} rows' for channel, count in self._counts().items() if count)})"
+        counts = {channel: self.count(channel) for channel in self.channels}
+        return f"Results({', '.join(f'{channel}: {count} rows' for channel, count in counts.items() if count)})"
 
     def _repr_html_(self) -> str:
-        shown = {name: count for name, count in self._counts().items() if count or name in self.declared}
-        return html.block(*(self._last_rows(channel, count) for channel, count in shown.items()))
+        declared = {channel.name for channel in self.declared if channel.name not in _DIVERTED}
+        return html.block(*(self._last_rows(one) for one in self.channels if self.count(one) or one in declared))
 
-    def _last_rows(self, channel: str, count: int) -> str:
-        partitions = self.collected.get(channel, {})
+    def _last_rows(self, channel: str) -> str:
+        """A table of the last rows of a channel, a few of each partition; no others are read."""
+        partitions, count = self.outputs.partitions(channel), self.count(channel)
         each = max(1, _ROWS_SHOWN // max(1, len(partitions)))
-        rows = [{"partition": number, **row} for number in sorted(partitions) for row in partitions[number][-each:]]
-        told = f"{channel}: {count:,} rows" + (", the last:" if count > len(rows) else "")
-        return html.table(rows[:_ROWS_SHOWN], told)
+        rows = [
+            {_PARTITION: number, **row}
+            for number in partitions[:_ROWS_SHOWN]
+            for batch in self.outputs.batches(channel, number, max(0, self.outputs.count(channel, number) - each))
+            for row in batch.to_pylist()
+        ]
+        caption = f"{channel}: {count:,} rows" + (", the last:" if count > len(rows) else "")
+        return html.table(rows, caption)
+
+
+def _frame(batch: pa.RecordBatch, partition: int, schema: pl.Schema) -> pl.DataFrame:
+    """Rows with the columns and types of their channel."""
+    frame = pl.DataFrame(batch)
+    columns = []
+    for name, dtype in schema.items():
+        if name in frame.columns:
+            columns.append(frame[name].cast(dtype) if frame[name].dtype != dtype else frame[name])
+        elif name == _PARTITION:
+            columns.append(pl.Series(name, [partition], dtype).new_from_index(0, len(frame)))
+        else:
+            columns.append(pl.Series(name, [None], dtype).new_from_index(0, len(frame)))
+    return pl.DataFrame(columns)
+
+
+def _union(channel: str, schemas: Collection[pl.Schema]) -> pl.Schema:
+    """The columns of all schemas, in the order in which they first appear."""
+    columns: dict[str, pl.DataType] = {}
+    for schema in schemas:
+        for name, dtype in schema.items():
+            columns[name] = _common(channel, name, columns.get(name, dtype), dtype)
+    return pl.Schema(columns)
+
+
+def _common(channel: str, name: str, first: pl.DataType, second: pl.DataType) -> pl.DataType:
+    """The smallest type that holds the values of two."""
+    if first == second:
+        return first
+    if isinstance(first, pl.Decimal) and isinstance(second, pl.Decimal):  # polars would take the larger precision alone
+        scale = max(first.scale, second.scale)
+        common: pl.DataType = pl.Decimal(
+            max(first.precision - first.scale, second.precision - second.scale) + scale, scale
+        )
+    else:
+        empty = [pl.Schema({name: dtype}).to_frame() for dtype in (first, second)]
+        try:
+            common = pl.concat(empty, how="vertical_relaxed").schema[name]
+        except pl.exceptions.PolarsError:
+            common = pl.Unknown()
+    if isinstance(common, pl.Unknown | pl.Int128):  # Arrow has no integers of 128 bits
+        raise BadInput(
+            f"some rows of channel {channel!r} have {first} in column {name!r}, and others {second}",
+            hint=f'let the program write one type, or read the rows as they are: results.rows("{channel}")',
+        )
+    return common

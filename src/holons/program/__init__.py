@@ -31,7 +31,7 @@ from holons.program.events import Event, Events, Times
 from holons.program.handles import WCRDT, Local, Nested, Scope, WLocal
 from holons.program.job import Input, Job, job
 from holons.program.layout import Callback, Layout, bind, layout_of
-from holons.program.outputs import Collected, Cut, Output, canonical, collect
+from holons.program.outputs import Channel, Collected, Cut, Output, canonical, collect
 from holons.program.program import Program, on_window
 from holons.program.run import PartitionRun, Records, cut_after
 from holons.program.tables import Table, table
@@ -39,6 +39,7 @@ from holons.program.tables import Table, table
 __all__ = [
     "WCRDT",
     "Callback",
+    "Channel",
     "Collected",
     "Cut",
     "Event",

@@ -11,6 +11,7 @@ import cloudpickle
 from holons.errors import BadProgram, UnpicklableProgram
 from holons.program.digest import LATER, digest_of
 from holons.program.layout import Layout, layout_of
+from holons.program.outputs import RESERVED, Channel
 from holons.program.program import Program
 from holons.windows import Duration, micros
 
@@ -70,6 +71,14 @@ class Job:
     def together(self, others: Sequence[Job], name: str) -> Job:
         """Several pipelines as one job."""
         raise BadProgram("a program is a job by itself", hint="h.job(program, stream); only pipelines are put together")
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels that people ask for, and what is known of columns before any row is written."""
+        program = self.program
+        declared = [Channel(name, program.channel_schema(name)) for name in self.layout.channels]
+        streams = [schema for one in self.inputs if (schema := program.stream_schema(one.stream)) is not None]
+        return *declared, *(Channel(name, schema) for name in RESERVED for schema in streams)
 
     @cached_property
     def digest(self) -> str:

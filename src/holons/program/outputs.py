@@ -19,6 +19,14 @@ DEAD = "dead"
 RESERVED = (LATE, DEAD)
 
 
+@dataclass(frozen=True)
+class Channel:
+    """An output of a job: its name, and its columns where the job knows them before any row is written."""
+
+    name: str
+    schema: pl.Schema | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Output:
     """Rows of one channel of one partition, from ordinal `ordinal` on."""

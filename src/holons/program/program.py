@@ -79,6 +79,14 @@ class Program:
         """Those of them that a method puts out to; None: what it yields has a channel of its own."""
         return None
 
+    def channel_schema(self, channel: str) -> pl.Schema | None:
+        """The columns of a channel, if they are known before any row is written."""
+        return None
+
+    def stream_schema(self, stream: str) -> pl.Schema | None:
+        """The columns of an input stream, if the program declares them."""
+        return None
+
     def line_that_reads(self, stream: str, column: str) -> str:
         """Where in the user's code a column of an input is read, if that is known: for messages."""
         return ""

@@ -312,7 +312,7 @@ def test_windows_say_that_something_is_to_be_known_of_them():
 def test_late_rows_are_told_by_stream():
     job = h.source("bids").union(h.source("asks")).window(ONE).aggregate(n=h.count()).to("out")
     streams = {"bids": [pl.DataFrame({"ts": [5, 1]})], "asks": [pl.DataFrame({"ts": [5, 1, 2]})]}
-    with pytest.warns(LateRows, match=r"3 rows were late and set aside \(1 of bids, 2 of asks\)"):
+    with pytest.warns(LateRows, match=r"3 rows were late and diverted \(1 of bids, 2 of asks\)"):
         h.run(job, streams, engine="embedded").wait().results()
 
 

@@ -62,7 +62,7 @@ def test_without_spark_one_is_told_what_to_install_or_do(monkeypatch):
     assert "holons[spark]" in error.value.hint
     assert 'engine="embedded"' in error.value.hint
     with pytest.raises(MissingExtra):
-        h.Results({}).to_spark()
+        h.Results.of({}).to_spark()
 
 
 def test_runs_go_on_side_by_side():
@@ -157,7 +157,7 @@ def test_a_handle_shows_figures_nodes_and_last_rows():
 
 def test_markup_in_names_and_rows_is_text():
     progress = Progress(job="<script>", nodes={"<i>#1": ()}, state="running")
-    rows = h.Results({"<em>": {0: [{"<u>": "<s>&"}]}}, ())
+    rows = h.Results.of({"<em>": {0: [{"<u>": "<s>&"}]}}, ())
     shown = progress._repr_html_() + rows._repr_html_()
     assert not any(tag in shown for tag in ("<script>", "<i>", "<em>", "<u>", "<s>"))
     assert "&lt;s&gt;&amp;" in shown

@@ -17,7 +17,7 @@ ROWS = [
     {"n": 1, "share": 0.5, "who": "ann", "ok": True, "at": NOON, "tags": ["a", "b"], "none": None},
     {"n": 2**40, "share": None, "who": "böb", "ok": False, "at": NOON, "tags": [], "none": None},
 ]
-RESULTS = h.Results({"on_window": {1: ROWS[1:], 0: ROWS[:1]}, "late": {0: [{"ts": 3}]}}, ("on_window",))
+RESULTS = h.Results.of({"on_window": {1: ROWS[1:], 0: ROWS[:1]}, "late": {0: [{"ts": 3}]}}, ("on_window",))
 
 
 def test_rows_come_partition_after_partition():
@@ -28,7 +28,7 @@ def test_rows_come_partition_after_partition():
 
 
 def test_rows_that_are_set_aside_have_their_columns_also_while_there_are_none():
-    empty = h.Results({}, ("on_window",))
+    empty = h.Results.of({}, ("on_window",))
     assert empty.to_polars("late").columns == ["partition", "_stream", "_offset"]
     assert empty.to_polars("dead").columns == ["partition", "_stream", "_offset", "_reason"]
     assert empty.to_polars().columns == ["partition"]
@@ -52,7 +52,7 @@ def test_a_channel_without_rows_is_an_empty_table(table):
 
 
 def test_rows_of_different_shapes_meet_in_one_table():
-    results = h.Results({"on_window": {0: [{"a": 1}, {"b": 2.5}, {"a": 1.5}]}}, ("on_window",))
+    results = h.Results.of({"on_window": {0: [{"a": 1}, {"b": 2.5}, {"a": 1.5}]}}, ("on_window",))
     assert results.to_polars().to_dict(as_series=False) == {
         "partition": [0, 0, 0],
         "a": [1.0, None, 1.5],
@@ -64,12 +64,14 @@ def test_rows_of_different_shapes_meet_in_one_table():
 def test_a_channel_that_is_not_there_is_named(table):
     with pytest.raises(BadInput, match="'lates'"):
         getattr(RESULTS, table)("lates")
-    with pytest.raises(BadInput, match="which channel"):
-        getattr(h.Results({}, ("a", "b")), table)()
+    with pytest.raises(
+        BadInput, match=r"this job has several channels: a, b, late, dead\n  hint: .*results\.rows\(\"a\"\)"
+    ):
+        getattr(h.Results.of({}, ("a", "b")), table)()
 
 
 def test_a_notebook_shows_each_channel_with_rows_and_the_declared_ones():
-    shown = h.Results({"late": {0: [{"ts": 3_000}]}}, ("on_window",))._repr_html_()
+    shown = h.Results.of({"late": {0: [{"ts": 3_000}]}}, ("on_window",))._repr_html_()
     assert "on_window: 0 rows" in shown
     assert "late: 1 rows" in shown
     assert "3,000" in shown
@@ -77,7 +79,7 @@ def test_a_notebook_shows_each_channel_with_rows_and_the_declared_ones():
 
 
 def test_only_the_last_rows_are_shown():
-    shown = h.Results({"on_window": {0: [{"n": f"row {n}"} for n in range(100)]}}, ("on_window",))._repr_html_()
+    shown = h.Results.of({"on_window": {0: [{"n": f"row {n}"} for n in range(100)]}}, ("on_window",))._repr_html_()
     assert "100 rows, the last:" in shown
     assert "row 99" in shown
     assert "row 91<" not in shown

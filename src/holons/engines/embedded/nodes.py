@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holons.clock import Random, SystemClock, seeded
-from holons.engines.collecting import collect_logs
+from holons.engines.collecting import Outputs, opened, outputs_in_logs
 from holons.engines.watching import Seen, Watcher
 from holons.node import Node, Ports, Settings
-from holons.program import Collected, Job
+from holons.program import Job
 from holons.store import MemoryStore
 from holons.streams import InputLog, MemoryHub, MemoryLog
 
@@ -63,10 +63,10 @@ class World:
         """The log of a channel; made when it is first asked for."""
         return self.outputs.setdefault((job, channel), MemoryLog(partitions))
 
-    def collected(self, job: str) -> Collected:
-        """All outputs of a job so far."""
+    def emitted(self, job: str) -> Outputs:
+        """The rows that a job has emitted so far."""
         logs = list(self.outputs.items())  # at once: a turn in another thread may add some
-        return collect_logs({channel: log for (owner, channel), log in logs if owner == job})
+        return outputs_in_logs(opened({channel: log for (owner, channel), log in logs if owner == job}))
 
 
 class TurnNodes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from holons.clock import Random, seeded
-from holons.engines.collecting import collect_logs
+from holons.engines.collecting import opened, outputs_in_logs
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import Ports
 from holons.program import Collected
@@ -135,7 +135,8 @@ class World:
 
     def collected(self, job: str) -> Collected:
         """All outputs of a job so far."""
-        return collect_logs({channel: log for (owner, channel), log in self.outputs.items() if owner == job})
+        logs = {channel: log for (owner, channel), log in self.outputs.items() if owner == job}
+        return outputs_in_logs(opened(logs)).collected()
 
     def reaches(self, writer: str, reader: int) -> bool:
         """Whether a link is up now; every node hears itself."""

@@ -200,8 +200,7 @@ class FoldQuery:
     def results(self) -> Results:
         """All rows so far."""
         job = self._rounds.job
-        channels = job.layout.channels
-        return Results(self._rounds.site.collected(job.name), channels)
+        return Results(self._rounds.site.emitted(job.name), job.channels)
 
     def __enter__(self) -> FoldQuery:
         return self

@@ -120,6 +120,12 @@ class Pipeline(Program):
             found[name] = getattr(self, f"{own}_left" if isinstance(node, Join) else own)
         return found
 
+    def channel_schema(self, channel: str) -> pl.Schema | None:
+        return next((sink.node.schema for sink in self.sinks if sink.channel == channel), None)
+
+    def stream_schema(self, stream: str) -> pl.Schema | None:
+        return next((one.columns for one in self.nodes if isinstance(one, Source) and one.stream == stream), None)
+
     def line_that_reads(self, stream: str, column: str) -> str:
         return line_that_reads(self.nodes, stream, column)
 
