@@ -31,7 +31,7 @@ from holons.algebra import (
     custom,
 )
 from holons.engines import Progress, Results, Run, run
-from holons.engines import dataframes as spark
+from holons.engines.dataframes import fold, fold_plan
 from holons.errors import HolonsError, PromiseBroken
 from holons.node import Settings
 from holons.program import (
@@ -116,6 +116,8 @@ __all__ = [
     "count",
     "count_distinct",
     "custom",
+    "fold",
+    "fold_plan",
     "job",
     "last",
     "max",
@@ -125,7 +127,6 @@ __all__ = [
     "quantile",
     "run",
     "source",
-    "spark",
     "sum",
     "table",
     "top",

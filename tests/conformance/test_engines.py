@@ -70,7 +70,7 @@ def batch_fold(job: Job, logs: Logs, _: Path) -> bytes:
     has_locals = any(local.scope == "process" for local in job.layout.locals.values())
     frame = spark.createDataFrame(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
     frame = frame.coalesce(1) if has_locals or job.program.__class__ is TwoFilters else frame.repartition(3)
-    return h.spark.fold(job, frame, partitions=len(logs)).results().canonical()
+    return h.fold(job, frame, partitions=len(logs)).results().canonical()
 
 
 def streaming_fold(job: Job, logs: Logs, tmp_path: Path) -> bytes:
@@ -83,7 +83,7 @@ def streaming_fold(job: Job, logs: Logs, tmp_path: Path) -> bytes:
             .options(stream="rows", positions="true", maxRowsPerTrigger=rows)
             .load(str(source.directory))
         )
-        query = h.spark.fold(job, frame, partitions=len(logs), log=tmp_path / "out", trigger={"availableNow": True})
+        query = h.fold(job, frame, partitions=len(logs), log=tmp_path / "out", trigger={"availableNow": True})
         query.wait(120)
     return query.finish().results().canonical()
 

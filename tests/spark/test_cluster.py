@@ -135,7 +135,7 @@ def check_survivors(run: Run, victims: list[str]) -> None:
 
 
 def test_an_executor_is_killed_and_the_others_take_over_before_spark_has_restarted_anything(spark, live, caplog):
-    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark=spark) as nodes:
+    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark_session=spark) as nodes:
         run = Run(live, nodes)
         victim = run.names[0]
         executor = parent(parent(run.pids[victim]))
@@ -150,7 +150,7 @@ def test_an_executor_is_killed_and_the_others_take_over_before_spark_has_restart
 
 
 def test_a_python_worker_is_killed_and_the_others_go_on(spark, live):
-    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark=spark) as nodes:
+    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark_session=spark) as nodes:
         run = Run(live, nodes)
         victim = run.names[0]
         # before_spark: to fork another worker may take Spark less time than it takes us to miss this one
@@ -162,7 +162,7 @@ def test_a_python_worker_is_killed_and_the_others_go_on(spark, live):
 
 @pytest.mark.slow
 def test_a_daemon_is_killed_its_workers_end_themselves_and_the_others_take_over(spark, live):
-    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark=spark) as nodes:
+    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark_session=spark) as nodes:
         run = Run(live, nodes)
         victim = run.names[0]
         daemon = parent(run.pids[victim])
@@ -177,7 +177,7 @@ def test_a_daemon_is_killed_its_workers_end_themselves_and_the_others_take_over(
 
 @pytest.mark.slow
 def test_a_decommissioned_executor_hands_its_partitions_over_and_goes(spark, live):
-    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark=spark) as nodes:
+    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark_session=spark) as nodes:
         run = Run(live, nodes)
         victim = run.names[0]
         task = nodes.running[victim]
@@ -203,7 +203,7 @@ def _decommission(jvm):
 
 @pytest.mark.slow
 def test_one_node_has_an_executor_to_itself(spark, live):
-    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark=spark, one_node_per_executor=True) as nodes:
+    with SparkNodes(live.site, SETTINGS, nodes=NODES, spark_session=spark, one_node_per_executor=True) as nodes:
         run = Run(live, nodes)
         executors = [nodes.running[name].executor() for name in run.names]
         assert len(set(executors)) == NODES

@@ -1,4 +1,4 @@
-"""`h.spark.fold`: plans without an exchange, rounds that are killed, and what it refuses."""
+"""`h.fold`: plans without an exchange, rounds that are killed, and what it refuses."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def frame_of(spark, logs: list[pl.DataFrame]):
 
 @pytest.mark.slow
 def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(spark, a_year, expected, tmp_path):
-    assert h.spark.fold(JOB, frame_of(spark, a_year).repartition(4)).results().canonical() == expected
+    assert h.fold(JOB, frame_of(spark, a_year).repartition(4)).results().canonical() == expected
 
     for place, log in enumerate(a_year):
         log.write_parquet(tmp_path / f"{place}.parquet", row_group_size=3_000)
-    assert h.spark.fold(JOB, tmp_path, columns=["ts", "price", "id"]).results().canonical() == expected
+    assert h.fold(JOB, tmp_path, columns=["ts", "price", "id"]).results().canonical() == expected
 
     rng, site = random.Random(5), DirectorySite(tmp_path / "site")
     site.load({"sales": [[log] for log in a_year]})
@@ -105,11 +105,11 @@ def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(sp
             .options(stream="sales", positions="true", maxRowsPerTrigger=str(rng.randint(2_000, 4_000)))
             .load(str(site.directory))
         )
-        query = h.spark.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
+        query = h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
         query.query.processAllAvailable() if rng.random() < 0.5 else query.wait(0.5)
         query.stop()
     stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(str(site.directory))
-    query = h.spark.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
+    query = h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
     assert query.wait(120).finish().results().canonical() == expected
     table = spark.read.format("holons").load(str(site.directory), job="Hourly")
     assert table.count() == sum(1 for _ in query.results().rows())
@@ -121,10 +121,10 @@ def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(sp
 def test_the_plan_has_no_exchange(spark, a_year, tmp_path):
     numbered(a_year).write_parquet(tmp_path / "rows.parquet")
     frame = spark.read.parquet(str(tmp_path))
-    plan = h.spark.plan(JOB, frame)._jdf.queryExecution().executedPlan().toString()
+    plan = h.fold_plan(JOB, frame)._jdf.queryExecution().executedPlan().toString()
     assert "MapInArrow" in plan
     assert "Exchange" not in plan
-    shuffled = h.spark.plan(JOB, frame.repartition(3))._jdf.queryExecution().executedPlan().toString()
+    shuffled = h.fold_plan(JOB, frame.repartition(3))._jdf.queryExecution().executedPlan().toString()
     assert "Exchange" in shuffled  # the test can see one
 
 
@@ -132,7 +132,7 @@ def test_files_with_a_partition_column_are_folded_by_it(spark, a_year, expected,
     rows = numbered(a_year)
     rows.filter(pl.col("_offset") % 2 == 0).write_parquet(tmp_path / "even.parquet")
     rows.filter(pl.col("_offset") % 2 == 1).write_ipc(tmp_path / "odd.arrow", compat_level=pl.CompatLevel.oldest())
-    assert h.spark.fold(JOB, tmp_path, partition="_partition", order="_offset").results().canonical() == expected
+    assert h.fold(JOB, tmp_path, partition="_partition", order="_offset").results().canonical() == expected
 
 
 class Named(h.Program):
@@ -157,7 +157,7 @@ def test_a_table_from_spark_travels_with_the_job_and_makes_its_id(spark, a_year)
     assert job.digest != fewer.digest
     logs = [log.head(500) for log in a_year]
     expected = canonical(run_oracle(job, {"sales": [[log, END] for log in logs]}, rows_per_call=500))
-    assert h.spark.fold(job, frame_of(spark, logs)).results().canonical() == expected
+    assert h.fold(job, frame_of(spark, logs)).results().canonical() == expected
     assert h.run(job, {"sales": logs}, nodes=2).wait().results().canonical() == expected
     with pytest.raises(BadInput, match="a stream is not a table"):
         h.table(spark.readStream.format("rate").load(), key="value")
@@ -212,7 +212,7 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
             .options(stream="sales", positions="true", maxRowsPerTrigger="1500")
             .load(str(site.directory))
         )
-        query = h.spark.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
+        query = h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
         if attempt < 2:
             with pytest.raises(Exception, match="killed"):
                 query.wait(120)
@@ -233,7 +233,7 @@ def test_a_state_that_is_gone_is_an_error_and_not_a_new_beginning(spark, a_year,
             .options(stream="sales", positions="true", maxRowsPerTrigger="1500")
             .load(str(site.directory))
         )
-        return h.spark.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
+        return h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
 
     begin().wait(120)
     shutil.rmtree(site.fold_directory("Hourly") / "state")
@@ -250,7 +250,7 @@ def test_late_rows_are_found_though_tasks_share_a_partition(spark, tmp_path):
     site.load({"sales": [[log]]})
     stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(str(site.directory))
     stream = stream.repartitionByRange(2, "_offset")
-    query = h.spark.fold(JOB, stream, partitions=1, log=tmp_path / "out", trigger={"availableNow": True})
+    query = h.fold(JOB, stream, partitions=1, log=tmp_path / "out", trigger={"availableNow": True})
     got = query.wait(120).finish().results()
     assert [row["id"] for row in got.rows("late")] == [2]
     assert got.canonical() == canonical(run_oracle(JOB, {"sales": [[log, END]]}))
@@ -265,51 +265,51 @@ def test_late_rows_are_found_though_tasks_share_a_partition(spark, tmp_path):
 )
 def test_a_missing_column_is_named(spark, a_year, drop, told):
     with pytest.raises(BadInput, match=told):
-        h.spark.fold(JOB, frame_of(spark, a_year).drop(drop))
+        h.fold(JOB, frame_of(spark, a_year).drop(drop))
 
 
 @pytest.mark.parametrize(("column", "told"), [("ts", "time column"), ("_partition", "partition"), ("_offset", "order")])
 def test_a_column_of_a_wrong_type_is_named(spark, a_year, column, told):
     frame = frame_of(spark, a_year).withColumn(column, functions.col(column).cast("string"))
     with pytest.raises(BadInput, match=f"{told}.* is string"):
-        h.spark.fold(JOB, frame)
+        h.fold(JOB, frame)
 
 
 def test_rows_that_belong_nowhere_are_refused(spark, a_year):
     with pytest.raises(BadInput, match="a row of partition 2"):
-        h.spark.fold(JOB, frame_of(spark, a_year), partitions=2)
+        h.fold(JOB, frame_of(spark, a_year), partitions=2)
     frame = frame_of(spark, a_year)
     with pytest.raises(BadInput, match="a row without '_offset'"):
-        h.spark.fold(JOB, frame.selectExpr("ts", "price", "id", "_partition", "nullif(_offset, 7) as _offset"))
+        h.fold(JOB, frame.selectExpr("ts", "price", "id", "_partition", "nullif(_offset, 7) as _offset"))
 
 
 def test_an_error_of_the_program_says_what_and_where(spark, a_year):
     with pytest.raises(ProgramFailed, match="of my own") as failed:
-        h.spark.fold(h.job(Failing(), "sales"), frame_of(spark, a_year))
+        h.fold(h.job(Failing(), "sales"), frame_of(spark, a_year))
     assert "partition" in failed.value.where
 
 
 def test_a_program_that_needs_order_is_told_how_to_get_it(spark, a_year):
     frame, job = frame_of(spark, a_year), h.job(Remembering(), "sales", disorder="10m")
     with pytest.raises(NotFoldable, match="has a Local") as refused:
-        h.spark.fold(job, frame.repartition(4))
+        h.fold(job, frame.repartition(4))
     assert "one task" in refused.value.hint
-    assert h.spark.fold(job, frame.repartition(2, "_partition")).results().rows()
+    assert h.fold(job, frame.repartition(2, "_partition")).results().rows()
 
 
 def test_streams_need_to_be_told_where_to_keep_things(spark, tmp_path):
     stream = spark.readStream.format("rate").load().selectExpr("timestamp as ts", "value as _offset", "0 as _partition")
     with pytest.raises(BadInput, match="partitions= and log="):
-        h.spark.fold(JOB, stream)
+        h.fold(JOB, stream)
     with pytest.raises(BadInput, match="are for streams"):
-        h.spark.fold(JOB, spark.range(1), log=tmp_path)
+        h.fold(JOB, spark.range(1), log=tmp_path)
 
 
 def test_a_stream_whose_rows_change_is_refused(spark, tmp_path):
     stream = spark.readStream.format("rate").load().groupBy("value").count()
     stream = stream.selectExpr("value as ts", "count as _offset", "0 as _partition")
     with pytest.raises(BadInput, match="cannot be folded") as refused:
-        h.spark.fold(JOB, stream, partitions=1, log=tmp_path)
+        h.fold(JOB, stream, partitions=1, log=tmp_path)
     assert "only be added" in refused.value.hint
 
 
@@ -319,7 +319,7 @@ def test_two_queries_of_one_name_are_one_too_many(spark, a_year, tmp_path):
 
     def begin(job=JOB):
         stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(str(site.directory))
-        return h.spark.fold(job, stream, partitions=PARTITIONS, log=site.directory)
+        return h.fold(job, stream, partitions=PARTITIONS, log=site.directory)
 
     with begin(), pytest.raises(JobRunning, match="by another query"):
         begin()
@@ -329,7 +329,7 @@ def test_two_queries_of_one_name_are_one_too_many(spark, a_year, tmp_path):
 
 def test_files_that_are_not_there_or_not_readable_are_named(spark, tmp_path):
     with pytest.raises(BadInput, match="no files"):
-        h.spark.fold(JOB, tmp_path / "nothing*")
+        h.fold(JOB, tmp_path / "nothing*")
     (tmp_path / "bad.parquet").write_bytes(b"no")
     with pytest.raises(BadInput, match="cannot be read"):
-        h.spark.fold(JOB, Path(tmp_path))
+        h.fold(JOB, Path(tmp_path))

@@ -72,7 +72,7 @@ for program in (Main(), Beside(), Installed()):
     with tempfile.TemporaryDirectory() as directory:
         site = DirectorySite(directory)
         site.load(rows)
-        with SparkNodes(site, nodes=1, spark=spark) as nodes:
+        with SparkNodes(site, nodes=1, spark_session=spark) as nodes:
             found = nodes.run_to_end(job, 1)
     assert canonical(found) == canonical(run_oracle(job, rows)), job.name
     print(job.name, "from", type(program).__module__, "is right")

@@ -258,7 +258,7 @@ def dataframes(
     """Read a stream as a DataFrame, and fold a program over Parquet files, beside what Spark itself needs.
 
     Rows of four integers through [bold]format("holons")[/bold] and from Parquet; a
-    program over Parquet files ([bold]h.spark.fold[/bold]) and Spark's own aggregation
+    program over Parquet files ([bold]h.fold[/bold]) and Spark's own aggregation
     of the same files. Both warm, in one session. All results are checked.
 
     [bold]Examples[/bold]

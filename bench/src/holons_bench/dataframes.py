@@ -1,7 +1,7 @@
 """What it costs to go from Holons to DataFrames, and from files to answers, beside what Spark itself needs for it.
 
 - *Read*: rows of four integers from a stream, through `format("holons")`, and from Parquet.
-- *Fold*: a program over Parquet files (`h.spark.fold`), and Spark's own aggregation of the same files.
+- *Fold*: a program over Parquet files (`h.fold`), and Spark's own aggregation of the same files.
 
 Same rows, same session, in turns; both have done it before. Results are compared with what NumPy computes.
 """
@@ -107,7 +107,7 @@ def _folding(spark: SparkSession, at: Path, rows: int, partitions: int, auctions
 
     def ours(program: h.Program, columns: Sequence[str], expected: Expected, name: str) -> Callable[[], None]:
         def fold() -> None:
-            folded = h.spark.fold(h.job(program, "bids"), at / "bids", columns=columns, spark=spark)
+            folded = h.fold(h.job(program, "bids"), at / "bids", columns=columns, spark_session=spark)
             check(name, found_by(folded.results().collected), expected)
 
         return fold

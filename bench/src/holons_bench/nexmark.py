@@ -190,7 +190,7 @@ def _holons(bench: _Bench, name: str, number: int, spark: object, watch: Stopwat
     at = bench.at / f"{name}-{number}"
     at.mkdir()
     (at / "input").symlink_to(bench.at / "many" / "input")
-    with SparkNodes(DirectorySite(at), nodes=bench.nodes, spark=spark) as running:  # type: ignore[arg-type]
+    with SparkNodes(DirectorySite(at), nodes=bench.nodes, spark_session=spark) as running:  # type: ignore[arg-type]
         job = _job(name)
         _to_end(running, h.job(job, name="warm-up"), start=bench.nodes)
         running.cancel("warm-up")

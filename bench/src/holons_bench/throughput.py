@@ -146,7 +146,7 @@ def run(
             for number in range(repeat):
                 check(case.name, stock.run(case.query, watches["spark"].time), case.expected(totals[0]))
                 site = _site(at, f"{type(case.program).__name__}-{number}")
-                with SparkNodes(site, nodes=nodes, spark=spark) as running:
+                with SparkNodes(site, nodes=nodes, spark_session=spark) as running:
                     found = measure(running, case, nodes, len(case.expected(totals[1])), watches["holons"])
                 check(case.name, found, case.expected(totals[1]))
                 bar.advance(task)

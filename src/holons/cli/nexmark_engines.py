@@ -49,7 +49,7 @@ def fold(nodes: int = 2, seed: int = 0) -> Runner:
 
         frames = {name: session().createDataFrame(table_of(name, parts)) for name, parts in streams.items()}
         counts = {name: len(parts) for name, parts in streams.items()}
-        return h.spark.fold(job, frames, partitions=counts).results().collected
+        return h.fold(job, frames, partitions=counts).results().collected
 
     return run
 

@@ -36,7 +36,7 @@ def run(
     engine: EngineName = "spark",
     log: Path | str | None = None,
     replicas: int = 1,
-    spark: SparkSession | None = None,
+    spark_session: SparkSession | None = None,
     settings: Settings | None = None,
 ) -> Run:
     """Starts a job on nodes, and returns its handle at once: `h.run(job, streams).wait().results()`.
@@ -45,13 +45,13 @@ def run(
     directory, everything is kept there: given streams are loaded into it first, without them the job goes on with what is
     there, from where an earlier run of it was, however that ended. Without `log` nothing is left at the end.
 
-    `engine="spark"`: each node is a task of `spark`, of the active session, or of one that is opened. `"embedded"`: no
-    Spark; nodes take turns in this process, or with a `log` are processes of their own.
+    With `engine="spark"` each node is a task of `spark_session`, of the active session, or of one that is opened. With
+    `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own.
     """
     check_inputs(job, streams, nodes, log)
     if replicas > nodes:
         raise BadInput(f"{replicas} copies of each partition on {nodes} nodes", hint=f"nodes={replicas} or more")
-    check_engine(engine, spark=spark is not None)
+    check_engine(engine, spark=spark_session is not None)
     settings = settings or Settings()
     settings = replace(settings, replicas=max(replicas, settings.replicas))
     if engine == "embedded" and log is None:
@@ -63,7 +63,7 @@ def run(
     with ExitStack() as begun:
         site = DirectorySite(begun.enter_context(scratch()) if log is None else log)
         _check_streams(site, job, streams)
-        driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark=spark))
+        driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
         with ExitStack() as loading:  # all or none
             for stream, partitions in (streams or {}).items():
                 fill(loading.enter_context(site.loading(stream, len(partitions))), partitions)

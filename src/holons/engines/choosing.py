@@ -23,16 +23,16 @@ def nodes_of(
     settings: Settings,
     nodes: int,
     *,
-    spark: SparkSession | None = None,
+    spark_session: SparkSession | None = None,
     master: str | None = None,
 ) -> Driver:
     """A driver for so many nodes over a site: in Spark tasks, or in processes of their own."""
-    check_engine(engine, spark=spark is not None or master is not None)
+    check_engine(engine, spark=spark_session is not None or master is not None)
     if engine == "embedded":
         return ProcessNodes(site, settings)
     from holons.engines.spark.nodes import SparkNodes
 
-    return SparkNodes(site, settings, nodes=nodes, spark=spark, master=master)
+    return SparkNodes(site, settings, nodes=nodes, spark_session=spark_session, master=master)
 
 
 def check_engine(engine: str, *, spark: bool = False) -> None:
@@ -42,7 +42,7 @@ def check_engine(engine: str, *, spark: bool = False) -> None:
     if engine == "spark":
         check_spark()
     elif spark:
-        raise BadInput("embedded nodes use no Spark", hint='leave out spark= (--master), or say engine="spark"')
+        raise BadInput("embedded nodes use no Spark", hint='leave out spark_session= (--master), or say engine="spark"')
 
 
 def check_spark() -> None:

@@ -1,9 +1,4 @@
-"""`h.spark`: programs over DataFrames, and tables for programs.
-
-h.spark.fold(job, df)               a program over a batch, or over a stream
-h.spark.fold(job, "bids/*.parquet") over files, which the tasks read themselves
-h.spark.table(df)                   a small table that a program carries along
-"""
+"""`h.fold`: a program over a DataFrame, over a stream of DataFrames, or over files, which the tasks read themselves."""
 
 from __future__ import annotations
 
@@ -60,9 +55,9 @@ def fold(
     columns: Sequence[str] | None = None,
     log: Path | str | None = None,
     trigger: Mapping[str, object] | None = None,
-    spark: SparkSession | None = None,
+    spark_session: SparkSession | None = None,
 ) -> Folded | FoldQuery:
-    """Runs a program over a DataFrame, and gives what nodes would: `h.spark.fold(job, df).results()`.
+    """Runs a program over a DataFrame, and gives what nodes would: `h.fold(job, df).results()`.
 
     Each row belongs to a `partition` of the stream, and has its place in it, its `order`: integer columns, by default
     `_partition` and `_offset`, which `format("holons")` gives with the option `positions`. Over a batch no row is late.
@@ -98,7 +93,7 @@ def fold(
         raise BadInput(
             "log= and trigger= are for streams", hint="a batch is folded at once; write its results anywhere"
         )
-    return _fold_bounded(job, sources, counts, (partition, order), columns, spark)
+    return _fold_bounded(job, sources, counts, (partition, order), columns, spark_session)
 
 
 def _fold_bounded(
@@ -107,7 +102,7 @@ def _fold_bounded(
     counts: list[int | None],
     named: tuple[str | None, str | None],
     columns: Sequence[str] | None,
-    spark: SparkSession | None,
+    spark_session: SparkSession | None,
 ) -> Folded:
     from holons.engines.spark.folding import collected
 
@@ -115,7 +110,7 @@ def _fold_bounded(
     known: list[int] = []
     for index, source in enumerate(sources):
         places = _places(source, named, sum(known), counts[index])
-        mine = collected(_bounded_partials(job, index, source, places, columns, spark))
+        mine = collected(_bounded_partials(job, index, source, places, columns, spark_session))
         parts += mine
         count = places.count
         known.append(1 + max((part.partition for part in mine), default=0) if count is None else count)
@@ -124,7 +119,7 @@ def _fold_bounded(
     return Folded(Results(outputs_in_memory(outputs), job.channels))
 
 
-def plan(
+def fold_plan(
     job: Job,
     frame: SparkFrame,
     *,
@@ -132,7 +127,7 @@ def plan(
     order: str | None = None,
     partitions: int | None = None,
 ) -> SparkFrame:
-    """What Spark is asked to do for a batch, without doing it: `h.spark.plan(job, df).explain()`."""
+    """What Spark is asked to do for a batch, without doing it: `h.fold_plan(job, df).explain()`."""
     check_foldable(job)
     places = _places(frame, (partition, order), 0, partitions)
     return _bounded_partials(job, 0, frame, places, None, None)
@@ -144,14 +139,14 @@ def _bounded_partials(
     source: SparkFrame | list[Path],
     places: Places,
     columns: Sequence[str] | None,
-    spark: SparkSession | None,
+    spark_session: SparkSession | None,
 ) -> SparkFrame:
     from holons.engines.spark.folding import check_frame, file_partials, frame_task, partials
     from holons.engines.spark.session import session
     from holons.program.folding import Starts
 
     if isinstance(source, list):
-        return file_partials(spark or session(), job, index, places, source, columns)
+        return file_partials(spark_session or session(), job, index, places, source, columns)
     check_frame(source, job.inputs[index].time, places)
     return partials(source, frame_task(job, index, places, Starts({}), bounded=True))
 

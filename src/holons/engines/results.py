@@ -173,14 +173,14 @@ class Results:
 
         return self.to_arrow(channel).to_pandas(types_mapper=pd.ArrowDtype)
 
-    def to_spark(self, channel: str | None = None, spark: SparkSession | None = None) -> SparkFrame:
+    def to_spark(self, channel: str | None = None, spark_session: SparkSession | None = None) -> SparkFrame:
         """The same as a Spark DataFrame, of the given session or of the active one; opens one if there is none."""
         from holons.engines.choosing import check_spark
 
         check_spark()
         from holons.engines.spark.frames import spark_frame
 
-        return spark_frame(self.to_arrow(channel), spark)
+        return spark_frame(self.to_arrow(channel), spark_session)
 
     def to_files(
         self,

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
         ({"streams": visits(9), "engine": "flink"}, "'flink'"),
         ({"streams": visits(9), "nodes": 0}, "0 nodes"),
         ({"streams": visits(9), "replicas": 3}, "nodes=3"),
-        ({"streams": visits(9), "spark": object()}, "use no Spark"),
+        ({"streams": visits(9), "spark_session": object()}, "use no Spark"),
         ({"log": "nowhere"}, "no such stream in nowhere"),
         ({"log": "there", "streams": visits(9)}, "in there already"),
     ],

@@ -13,6 +13,6 @@ SparkFrame: TypeAlias = DataFrame
 __all__ = ["SparkFrame", "SparkSession", "spark_frame"]
 
 
-def spark_frame(table: pa.Table, spark: SparkSession | None = None) -> SparkFrame:
+def spark_frame(table: pa.Table, spark_session: SparkSession | None = None) -> SparkFrame:
     """A table as a DataFrame of the given session, or of the active one; column by column, without Python objects."""
-    return (spark or session()).createDataFrame(table)
+    return (spark_session or session()).createDataFrame(table)

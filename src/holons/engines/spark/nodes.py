@@ -46,11 +46,11 @@ class SparkNodes(Driver):
         settings: Settings | None = None,
         *,
         nodes: int = 1,
-        spark: SparkSession | None = None,
+        spark_session: SparkSession | None = None,
         master: str | None = None,
         one_node_per_executor: bool = False,
     ) -> None:
-        self.spark = spark or session(nodes, master)
+        self.spark = spark_session or session(nodes, master)
         self._profile = whole_executor(self.spark) if one_node_per_executor else None
         self._has_executors = executor_cores(self.spark) > 0
         check_session(self.spark, nodes, self._profile)

@@ -20,9 +20,9 @@ class SparkProducers(Producers):
     """A Spark task for each producer. They hold their slots until everything is written."""
 
     def __init__(
-        self, site: DirectorySite, stream: str, feed: Feed, *, tasks: int = 1, spark: SparkSession | None = None
+        self, site: DirectorySite, stream: str, feed: Feed, *, tasks: int = 1, spark_session: SparkSession | None = None
     ) -> None:
-        self._spark = spark or session(tasks)
+        self._spark = spark_session or session(tasks)
         super().__init__(site, stream, feed, tasks=tasks)
 
     def launch(self, tasks: Sequence[ProducerTask]) -> list[Process]:
