@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +34,6 @@ def run(
     nodes: int = 2,
     engine: EngineName = "spark",
     log: Path | str | None = None,
-    replicas: int = 1,
     spark_session: SparkSession | None = None,
     settings: Settings | None = None,
 ) -> Run:
@@ -49,11 +47,13 @@ def run(
     `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own.
     """
     check_inputs(job, streams, nodes, log)
-    if replicas > nodes:
-        raise BadInput(f"{replicas} copies of each partition on {nodes} nodes", hint=f"nodes={replicas} or more")
     check_engine(engine, spark=spark_session is not None)
     settings = settings or Settings()
-    settings = replace(settings, replicas=max(replicas, settings.replicas))
+    if settings.replicas > nodes:
+        raise BadInput(
+            f"Settings(replicas={settings.replicas}) asks for more nodes than nodes={nodes}",
+            hint=f"nodes={settings.replicas} or more",
+        )
     if engine == "embedded" and log is None:
         from holons.engines.embedded.nodes import TurnNodes, World
 

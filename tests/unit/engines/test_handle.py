@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
         ({}, "by name"),
         ({"streams": visits(9), "engine": "flink"}, "'flink'"),
         ({"streams": visits(9), "nodes": 0}, "0 nodes"),
-        ({"streams": visits(9), "replicas": 3}, "nodes=3"),
+        ({"streams": visits(9), "settings": h.Settings(replicas=3)}, "nodes=3"),
         ({"streams": visits(9), "spark_session": object()}, "use no Spark"),
         ({"log": "nowhere"}, "no such stream in nowhere"),
         ({"log": "there", "streams": visits(9)}, "in there already"),
