@@ -50,6 +50,7 @@ from holons.program import (
     table,
 )
 from holons.program.dataflow import (
+    Diagram,
     approx_distinct,
     count,
     count_distinct,
@@ -71,6 +72,7 @@ __all__ = [
     "WCRDT",
     "Aggregate",
     "Average",
+    "Diagram",
     "DistinctCount",
     "Event",
     "Events",

@@ -1,70 +1,51 @@
-"""The picture of a pipeline says what flows where: an arrow touches no box but its two ends."""
+"""The picture of a pipeline has its steps and what flows between them, whatever is written in a label."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import combinations
-from typing import TypeAlias
-from xml.etree import ElementTree
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.dataflow.everywhere import ask_stream, bid_stream
 from tests.unit.dataflow.test_travel import built
 
 import holons as h
 from holons.nexmark import query
+from holons.program.dataflow.diagrams import quoted
 from holons.program.dataflow.plan import nodes
 
-SPACE = {"s": "http://www.w3.org/2000/svg"}
 SECOND = h.Tumbling("1s")
-SAMPLES = 40
-
-Point: TypeAlias = tuple[float, float]
-Box: TypeAlias = tuple[str, float, float, float, float]
-
-
-def boxes_of(picture: ElementTree.Element) -> list[Box]:
-    """What is written in each box, its left and right, top and bottom."""
-    found = []
-    for group in picture.findall("s:g", SPACE):
-        x, y, width, height = (float(group.find("s:rect", SPACE).get(name)) for name in ("x", "y", "width", "height"))
-        found.append((group.find("s:title", SPACE).text, x, x + width, y, y + height))
-    return found
+LABEL = re.compile(r'"([^"]+)"')
+BOX = re.compile(rf"  (\w+)(?:\[{LABEL.pattern}\]|\(\[{LABEL.pattern}\]\)):::(step|windowed|sink)")
+ARROW = re.compile(r"  (\w+) --> (\w+)")
+MARKUP = re.compile(r"[^\w .,()\[\]+\-=/'|]|\n")
+"""What may mean something to Mermaid, Markdown or HTML within a label."""
 
 
-def points_of(path: str) -> Iterator[Point]:
-    """Points along an arrow, close together; M, L, H and C are all that is drawn."""
-    here: Point = (0.0, 0.0)
-    for command, text in re.findall(r"([A-Z])([^A-Z]*)", path):
-        numbers = [float(one) for one in text.split()]
-        if command == "H":
-            numbers = [numbers[0], here[1]]
-        given = list(zip(numbers[::2], numbers[1::2], strict=True))
-        corners = {"M": given * 4, "C": [here, *given]}.get(command) or [here, here, *given, *given]
-        assert len(corners) == 4, f"{command} is not known"
-        for step in range(SAMPLES + 1):
-            t = step / SAMPLES
-            weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-            yield tuple(sum(w * corner[axis] for w, corner in zip(weights, corners, strict=True)) for axis in (0, 1))
-        here = corners[-1]
+def read_label(label: str) -> list[str]:
+    """The lines of a label as Mermaid shows them; it contains no markup but line breaks and escapes."""
+    lines = label.split("<br/>")
+    for line in lines:
+        assert not MARKUP.search(re.sub("#[0-9]+;", "", line)), line
+    return [re.sub("#([0-9]+);", lambda escape: chr(int(escape[1])), line) for line in lines]
 
 
-def arrows_of(picture: ElementTree.Element) -> list[tuple[str, str]]:
-    """From which box to which each arrow goes; it touches no other."""
-    boxes = boxes_of(picture)
-    told = []
-    for path in picture.findall("s:path", SPACE):
-        points = list(points_of(path.get("d")))
-        (start,) = (box for box in boxes if points[0][0] == box[2] and box[3] < points[0][1] < box[4])
-        (end,) = (box for box in boxes if points[-1][0] == box[1] and box[3] < points[-1][1] < box[4])
-        for box in boxes:
-            inside = [(x, y) for x, y in points if box[1] <= x <= box[2] and box[3] <= y <= box[4]]
-            if box not in (start, end):
-                assert not inside, f"{start[0]} to {end[0]} runs through {box[0]} at {inside[0]}"
-        told.append((start[0], end[0]))
-    return told
+def read_diagram(flow: h.Flow) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """The lines in each box, and between which boxes there are arrows. Every line of the text must be one that we know."""
+    first, *lines = str(flow.diagram()).split("\n")
+    assert first == "flowchart LR"
+    boxes, arrows = {}, []
+    for line in lines:
+        if box := BOX.fullmatch(line):
+            assert box[1] not in boxes
+            boxes[box[1]] = read_label(box[2] or box[3])
+        elif arrow := ARROW.fullmatch(line):
+            arrows.append((arrow[1], arrow[2]))
+        else:
+            assert line.startswith("  classDef "), line
+    return boxes, arrows
 
 
 def shared() -> h.Flow:
@@ -101,43 +82,70 @@ def zipped() -> h.Flow:
 EVERY = [shared, joined, united, zipped, built, *(lambda name=name: query(name) for name in ("q4", "q5", "q7", "q8"))]
 
 
-def expected(flow: h.Flow) -> list[tuple[str, str]]:
-    """The arrows that the plan has."""
+def expected(flow: h.Flow) -> tuple[list[str], list[tuple[str, str]]]:
+    """The boxes and arrows of the plan, by what is written in the boxes."""
     sinks = flow.program.sinks
-    inner = [(str(one), str(node)) for node in nodes(*(sink.node for sink in sinks)) for one in node.inputs]
-    return sorted([*inner, *((str(sink.node), f"to {sink.channel}") for sink in sinks)])
+    steps = list(nodes(*(sink.node for sink in sinks)))
+    inner = [(str(before), str(step)) for step in steps for before in step.inputs]
+    outer = [(str(sink.node), f"to {sink.channel}") for sink in sinks]
+    return sorted([*map(str, steps), *(end for _, end in outer)]), sorted([*inner, *outer])
+
+
+def begins(shown: str, text: str) -> bool:
+    """Whether a box shows a text; of a long one only its beginning is shown."""
+    shown, text = shown.replace(" ", ""), text.replace(" ", "")
+    return text.startswith(shown.removesuffix("…")) if shown.endswith("…") else text == shown
 
 
 @pytest.mark.parametrize("build", EVERY, ids=lambda build: build.__name__)
-def test_an_arrow_touches_no_box_but_its_ends(build):
+def test_it_has_the_boxes_and_arrows_of_the_plan(build):
     flow = build()
-    assert sorted(arrows_of(ElementTree.fromstring(flow.diagram()))) == expected(flow)
+    boxes, arrows = read_diagram(flow)
+    shown = {name: " ".join(lines if name.startswith("s") else lines[:-1]) for name, lines in boxes.items()}
+    texts, between = expected(flow)
+    assert len(shown) == len(texts)
+    assert all(begins(mine, text) for mine, text in zip(sorted(shown.values()), texts, strict=True))
+    mine = sorted((shown[start], shown[end]) for start, end in arrows)
+    for ours, theirs in zip(mine, between, strict=True):
+        assert begins(ours[0], theirs[0])
+        assert begins(ours[1], theirs[1])
 
 
-@pytest.mark.parametrize("build", EVERY, ids=lambda build: build.__name__)
-def test_all_is_within_the_picture_and_no_box_overlaps_another(build):
-    picture = ElementTree.fromstring(build().diagram())
-    width, height = float(picture.get("width")), float(picture.get("height"))
-    boxes = boxes_of(picture)
-    points = [point for path in picture.findall("s:path", SPACE) for point in points_of(path.get("d"))]
-    corners = [(x, y) for _, left, right, top, bottom in boxes for x in (left, right) for y in (top, bottom)]
-    assert all(0 < x < width and 0 < y < height for x, y in [*points, *corners])
-    for one, other in combinations(boxes, 2):
-        assert one[2] < other[1] or other[2] < one[1] or one[4] < other[3] or other[4] < one[3]
+def test_a_box_says_who_computes_its_step():
+    boxes, _ = read_diagram(shared())
+    assert {lines[-1] for name, lines in boxes.items() if name.startswith("n")} == {
+        "each partition, its own rows",
+        "stage 0, partition 0, for all",
+    }
 
 
-def test_only_arrows_from_the_same_box_share_their_way_through_a_column():
-    picture = ElementTree.fromstring(united().diagram())
-    passing: dict[Point, set[Point]] = {}
-    for path in picture.findall("s:path", SPACE):
-        points = list(points_of(path.get("d")))
-        for x, y in re.findall(r" (\d+) (\d+)H", path.get("d")):
-            passing.setdefault((float(x), float(y)), set()).add(points[0])
-    assert passing
-    assert all(len(starts) == 1 for starts in passing.values())
+@given(st.lists(st.text(min_size=1), min_size=1))
+def test_a_label_shows_any_text_and_is_never_markup(lines):
+    label = quoted(lines)
+    assert LABEL.fullmatch(label)
+    assert read_label(label[1:-1]) == ["".join(c if c.isprintable() else " " for c in line) for line in lines]
 
 
-def test_sinks_stand_in_the_last_column():
-    boxes = boxes_of(ElementTree.fromstring(shared().diagram()))
-    last = max(left for _, left, *_ in boxes)
-    assert {title for title, left, *_ in boxes if left == last} == {"to raw", "to big"}
+@pytest.mark.parametrize(
+    "text", ['"] --> n0', "%%{init: {}}%%", "`bold`", "a|b", "#quot;", "$$x$$", "\n\r\x00", "größe", "style: #1;"]
+)
+def test_a_hostile_name_is_only_a_name(text):
+    flow = bid_stream().filter(pl.col("text") != text).to("rows")
+    boxes, arrows = read_diagram(flow)
+    assert len(boxes) == 3
+    assert len(arrows) == 2
+
+
+def test_no_line_of_a_box_is_long():
+    columns = {f"a_rather_long_name_of_a_column_{number}": pl.lit(number) for number in range(9)}
+    boxes, _ = read_diagram(bid_stream().select(**columns).to("out"))
+    assert max(len(line) for lines in boxes.values() for line in lines) <= 38
+    assert max(map(len, boxes.values())) == 4
+
+
+def test_notebooks_draw_it():
+    flow = shared()
+    bundle = flow._repr_mimebundle_()
+    assert bundle == flow.diagram()._repr_mimebundle_()
+    assert bundle["text/vnd.mermaid"] == bundle["text/plain"] == str(flow.diagram())
+    assert bundle["text/markdown"] == f"```mermaid\n{flow.diagram()}\n```"

@@ -121,11 +121,3 @@ def test_every_session_is_told_once_whatever_its_key(key):
 def test_a_session_of_everything_is_told_once():
     alone = rows.window(h.Session("1s")).aggregate(rows=h.count())
     assert [row["rows"] for row in results(alone.to("out")).rows()] == [3]
-
-
-def test_no_text_of_a_diagram_is_wider_than_its_box():
-    text = "a_rather_long_name_of_a_column"
-    picture = rows.select(**{f"{text}_{number}": pl.lit(number) for number in range(9)}).to("out").diagram()
-    lines = [part.partition("<")[0] for part in picture.split('dy="15">')[1:]]
-    assert len(lines) > 3
-    assert max(map(len, lines)) <= 35

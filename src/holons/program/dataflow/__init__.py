@@ -4,6 +4,7 @@ Read `api.py` first (what people write), then `plan.py` (what that is), then `pi
 """
 
 from holons.program.dataflow.api import Completed, Flow, Grouped, Rows, Stream, Windowed, source
+from holons.program.dataflow.diagrams import Diagram
 from holons.program.dataflow.measures import (
     Measure,
     approx_distinct,
@@ -21,6 +22,7 @@ from holons.program.dataflow.measures import (
 
 __all__ = [
     "Completed",
+    "Diagram",
     "Flow",
     "Grouped",
     "Measure",

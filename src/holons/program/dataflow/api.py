@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import polars as pl
 import pyarrow as pa
 
 from holons.errors import BadProgram, BadWindow
 from holons.program.dataflow import plan
+from holons.program.dataflow.diagrams import Diagram, diagram
 from holons.program.dataflow.lines import line_of_user
 from holons.program.dataflow.measures import Measure, count
 from holons.program.dataflow.pipeline import Pipeline
 from holons.program.dataflow.plan import Node, Sink, Source
 from holons.program.dataflow.steps import Columns, Filter, FlatMap, Function, Items, Lookup, Map, Step
-from holons.program.dataflow.text import diagram, explain, one_line
+from holons.program.dataflow.text import explain, one_line
 from holons.program.job import Input, Job
 from holons.program.outputs import RESERVED
 from holons.program.tables import Table, table
@@ -282,13 +283,15 @@ class Flow(Job):
         """The pipeline as a tree, and the program that it is lowered to."""
         return explain(self)
 
-    def diagram(self) -> str:
-        """The pipeline as a picture (SVG)."""
-        return diagram(self)
+    def diagram(self) -> Diagram:
+        """The pipeline as a flowchart: its `str` is Mermaid text, which notebooks, GitHub and documentation tools draw."""
+        return diagram(cast(Pipeline, self.program).sinks)
 
-    def _repr_svg_(self) -> str:
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None
+    ) -> Mapping[str, str]:
         """What notebooks show."""
-        return self.diagram()
+        return self.diagram()._repr_mimebundle_(include, exclude)
 
     def describe(self) -> dict[str, Any]:
         """What there is: sources, handles, stages and channels, as plain data."""
