@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-_PROC = Path("/proc")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_STATE, _PARENT, _GROUP = 0, 1, 2
-_OWN, _CHILDREN = slice(11, 13), slice(13, 15)
-"""Times in user code and in the kernel."""
+import psutil
 
 
 @dataclass(frozen=True)
@@ -30,8 +25,8 @@ class Process:
     def command(self) -> str:
         """What it was started with; empty if it is gone."""
         try:
-            return (_PROC / str(self.pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
+            return " ".join(psutil.Process(self.pid).cmdline())
+        except psutil.Error:
             return ""
 
 
@@ -40,12 +35,14 @@ Tree = dict[int, Process]
 
 
 def living() -> list[Process]:
-    """All processes that have not ended; none where the kernel does not tell."""
+    """Returns all processes that have not ended."""
     return [process for process in _listed() if not process.ended]
 
 
 def tree(root: int | None = None) -> Tree:
-    """`root` (this process) and all that descend from it; empty where the kernel does not tell."""
+    """Returns `root` (this process) and all that descend from it; nothing where no times of ended children are kept."""
+    if not psutil.LINUX:
+        return {}
     processes = {process.pid: process for process in _listed()}
     children: dict[int, list[int]] = {}
     for process in processes.values():
@@ -61,7 +58,7 @@ def tree(root: int | None = None) -> Tree:
 
 
 def spent_s(before: Tree, after: Tree) -> float:
-    """Processor seconds that a tree has used between two looks at it.
+    """Returns the processor seconds that a tree has used between two looks at it.
 
     Totals cannot be subtracted. Whoever ends leaves its times to a parent that waits for it, and to nobody if its parent
     ignores its children, as Spark's daemon does with Python workers: a worker that was idle and ends would take along what
@@ -84,24 +81,20 @@ def spent_s(before: Tree, after: Tree) -> float:
 
 
 def in_group(group: int) -> list[Process]:
-    """The living processes of a process group."""
+    """Returns the living processes of a process group."""
     return [process for process in living() if process.group == group]
 
 
 def _listed() -> list[Process]:
-    """All that the kernel lists: whoever has ended keeps its times to itself until its parent has waited for it."""
-    found = []
-    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
-        if entry.name.isdigit() and (told := _stat(entry)) is not None:
-            own_s, children_s = (sum(map(int, told[times])) / _TICKS_PER_S for times in (_OWN, _CHILDREN))
-            ended, parent, group = told[_STATE] in "ZX", int(told[_PARENT]), int(told[_GROUP])
-            found.append(Process(int(entry.name), ended, parent, group, own_s, children_s))
-    return found
-
-
-def _stat(entry: Path) -> list[str] | None:
-    """The fields of a process after its name; None if it is gone."""
-    try:
-        return (entry / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
+    """Returns all processes: whoever has ended keeps its times to itself until its parent has waited for it."""
+    listed = []
+    for process in psutil.process_iter():
+        try:
+            with process.oneshot():
+                times, ended = process.cpu_times(), process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+                own_s, children_s = times.user + times.system, times.children_user + times.children_system
+                group = os.getpgid(process.pid)
+                listed.append(Process(process.pid, ended, process.ppid(), group, own_s, children_s))
+        except (psutil.Error, ProcessLookupError):
+            continue  # it is gone
+    return listed
