@@ -139,7 +139,7 @@ def _check_time(stream: str, job: Job, log: LmdbLog) -> None:
         for chunk in log.read(partition, 0, 1):
             if chunk.rows is not None and time not in chunk.rows.schema.names:
                 names = ", ".join(chunk.rows.schema.names)
-                hint = f"name one of {names}: {job.program.names_time(stream)}"
+                hint = f"name one of {names}: {job.program._time_hint(stream)}"
                 raise BadInput(f"{stream!r} has no time column {time!r}", hint=hint)
 
 

@@ -76,8 +76,8 @@ class Job:
     def channels(self) -> tuple[Channel, ...]:
         """The channels that people ask for, and what is known of columns before any row is written."""
         program = self.program
-        declared = [Channel(name, program.channel_schema(name)) for name in self.layout.channels]
-        streams = [schema for one in self.inputs if (schema := program.stream_schema(one.stream)) is not None]
+        declared = [Channel(name, program._channel_schema(name)) for name in self.layout.channels]
+        streams = [schema for one in self.inputs if (schema := program._stream_schema(one.stream)) is not None]
         return *declared, *(Channel(name, schema) for name in RESERVED for schema in streams)
 
     @cached_property

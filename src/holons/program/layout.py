@@ -11,7 +11,7 @@ from typing import Any
 
 from holons.errors import BadProgram
 from holons.program.handles import Declared, Local, Nested, Scope, WindowedHandle
-from holons.program.program import Program
+from holons.program.program import Program, check_names
 from holons.wcrdt import Handle
 from holons.windows import BEGINNING, ENDING, WindowSpec
 
@@ -48,11 +48,11 @@ class Layout:
     @property
     def channels(self) -> tuple[str, ...]:
         """The channels that people ask for, with or without rows."""
-        return self.program.channels() or tuple(callback.channel for callback in self.callbacks)
+        return self.program._channel_names() or tuple(callback.channel for callback in self.callbacks)
 
     def channels_of(self, callback: Callback) -> tuple[str, ...]:
         """Those of them that a callback puts out to."""
-        told = dict(_programs(self.program))[callback.path].channels_of(callback.method)
+        told = dict(_programs(self.program))[callback.path]._channels_of(callback.method)
         return (callback.channel,) if told is None else told
 
     @cached_property
@@ -103,6 +103,7 @@ def layout_of(program: Program) -> Layout:
     locals_: dict[str, Local[Any]] = {}
     found: list[Callback] = []
     for path, nested in _programs(program):
+        check_names(nested)
         prefix = ".".join((*path, ""))
         for name, declared in _declared(nested):
             if isinstance(declared, WindowedHandle):
@@ -194,7 +195,7 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
     targets = _kinds(own)
     claimed: dict[tuple[object, ...], str] = {}
     named = {prefix + name: declared for name, declared in _declared(program)}
-    for name, declared in program.answers().items():
+    for name, declared in program._window_methods().items():
         match = next(
             (kind for kind, members in targets.items() if any(named[h.name] is declared for _, h in members)), None
         )

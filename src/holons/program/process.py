@@ -250,11 +250,11 @@ class ProcessPart:
         if name not in there:
             raise BadInput(
                 f"stream {stream!r} has no time column {name!r}",
-                hint=f"name one of {', '.join(piece.whole().columns)}: {self._program.names_time(stream)}",
+                hint=f"name one of {', '.join(piece.whole().columns)}: {self._program._time_hint(stream)}",
             )
         missing = sorted(self.reads.difference(there)) if self.reads is not None else []
         if missing:
-            line, there = self._program.line_that_reads(stream, missing[0]), piece.whole().columns
+            line, there = self._program._line_that_reads(stream, missing[0]), piece.whole().columns
             told = "" if line else "columns= names what the program reads; "
             raise BadInput(
                 f"{line}{': ' if line else ''}stream {stream!r} has no column {', '.join(map(repr, missing))}",

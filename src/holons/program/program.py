@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import polars as pl
 
-from holons.errors import WrongScope
+from holons.errors import BadProgram, WrongScope
 from holons.program.events import Event, Events
-from holons.program.handles import Scope, WindowedHandle
+from holons.program.handles import Declared, Nested, Scope, WindowedHandle
 from holons.windows import Window
 
 _CALLBACK = "_holons_on_window"
@@ -66,33 +66,35 @@ class Program:
         """How many partitions the job has, over all of its inputs. Only in `on_window`."""
         return self._running("partitions").partitions
 
-    def answers(self) -> dict[str, WindowedHandle[Any]]:
-        """The methods that are called for the windows of one handle each: those marked by `@h.on_window(handle)`."""
+    # Pipelines say these otherwise. They are private, so that a program of a user's may call its handles what it likes.
+
+    def _window_methods(self) -> dict[str, WindowedHandle[Any]]:
+        """Returns the methods that are called for the windows of a handle: those marked by `@h.on_window(handle)`."""
         members = inspect.getmembers(type(self), inspect.isfunction)
         return {name: getattr(method, _CALLBACK) for name, method in members if hasattr(method, _CALLBACK)}
 
-    def channels(self) -> tuple[str, ...] | None:
-        """The channels that a job of this program is known by; None: those of its callbacks."""
+    def _channel_names(self) -> tuple[str, ...] | None:
+        """Returns the channels that a job of this program is known by; None: those of its callbacks."""
         return None
 
-    def channels_of(self, method: str) -> tuple[str, ...] | None:
-        """Those of them that a method puts out to; None: what it yields has a channel of its own."""
+    def _channels_of(self, method: str) -> tuple[str, ...] | None:
+        """Returns the channels that a method emits to; None: what it yields has a channel of its own."""
         return None
 
-    def channel_schema(self, channel: str) -> pl.Schema | None:
-        """The columns of a channel, if they are known before any row is written."""
+    def _channel_schema(self, channel: str) -> pl.Schema | None:
+        """Returns the columns of a channel, if they are known before any row is written."""
         return None
 
-    def stream_schema(self, stream: str) -> pl.Schema | None:
-        """The columns of an input stream, if the program declares them."""
+    def _stream_schema(self, stream: str) -> pl.Schema | None:
+        """Returns the columns of an input stream, if the program declares them."""
         return None
 
-    def line_that_reads(self, stream: str, column: str) -> str:
-        """Where in the user's code a column of an input is read, if that is known: for messages."""
+    def _line_that_reads(self, stream: str, column: str) -> str:
+        """Returns where in the user's code a column of an input is read, if that is known: for messages."""
         return ""
 
-    def names_time(self, stream: str) -> str:
-        """What a user writes to name the time column of an input: for messages."""
+    def _time_hint(self, stream: str) -> str:
+        """Returns what a user writes to name the time column of an input: for messages."""
         return f'h.job(program, "{stream}", time="...")'
 
     def _running(self, what: str) -> Scope:
@@ -101,12 +103,38 @@ class Program:
         return self._scope
 
     def __setattr__(self, name: str, value: object) -> None:
+        _check_name(type(self), name, value)
         if self._scope is not None:
             raise WrongScope(
                 f"self.{name} was set while the program runs; it would be lost on recovery",
                 hint=f"declare `{name} = h.Local(...)` and set self.{name}.value",
             )
         object.__setattr__(self, name, value)
+
+
+_WRITTEN_BY_USERS: Final = frozenset({"emit", "process", "each", "on_window"})
+_RESERVED: Final = _WRITTEN_BY_USERS.union(name for name in vars(Program) if not name.startswith("__"))
+
+
+def check_names(program: Program) -> None:
+    """Raises `BadProgram` if a handle, or anything else of a user's, has the name of something that every program has."""
+    for kind in type(program).__mro__:
+        if kind.__module__.partition(".")[0] != "holons":
+            for name, value in vars(kind).items():
+                _check_name(kind, name, value)
+
+
+def _check_name(kind: type, name: str, value: object) -> None:
+    if name not in _RESERVED:
+        return
+    is_state = isinstance(value, Declared | Nested)
+    if is_state or name not in _WRITTEN_BY_USERS:
+        what = f"a {type(value).__name__}" if is_state else "an attribute or method"
+        raise BadProgram(
+            f"{kind.__name__}.{name}: {what} cannot be called {name!r}, since every program has something of that name",
+            hint=f"give it another name, for example my_{name.strip('_')}; "
+            f"these are taken: {', '.join(sorted(name for name in _RESERVED if not name.startswith('_')))}",
+        )
 
 
 WindowRows = Iterable[Any] | None

@@ -50,6 +50,51 @@ def says(error, *words):
         assert word in text, f"{word!r} is not in {text!r}"
 
 
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["emit", "process", "each", "on_window", "output", "partition", "partitions"])
+@pytest.mark.parametrize("state", [h.WCRDT(h.GCounter(), h.Tumbling("1s")), h.Local(0), h.Nested(Counts)])
+def test_state_may_not_have_the_name_of_what_every_program_has(name, state):
+    with pytest.raises(errors.BadProgram) as error:
+        h.job(type("Mine", (Counts,), {name: state})(), "in")
+    says(error, f"Mine.{name}", type(state).__name__, f"my_{name}")
+
+
+@pytest.mark.parametrize(("name", "value"), [("output", "file.csv"), ("partition", 3), ("_scope", None)])
+def test_no_attribute_may_hide_what_every_program_has(name, value):
+    with pytest.raises(errors.BadProgram) as error:
+        h.job(type("Mine", (Counts,), {name: value})(), "in")
+    says(error, f"Mine.{name}", f"my_{name.strip('_')}")
+
+    class Sets(Counts):
+        def __init__(self):
+            setattr(self, name, value)
+
+    with pytest.raises(errors.BadProgram) as error:
+        Sets()
+    says(error, f"Sets.{name}")
+
+
+def test_only_what_every_program_has_is_reserved():
+    class Named(h.Program):
+        channels = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+        answers = h.WLocal(h.GCounter(), h.Tumbling("1s"))
+        emit = "once"
+
+        def process(self, events):
+            self.channels.insert(1, events.ts)
+            self.answers.insert(1, events.ts)
+
+        def on_window(self, window):
+            yield {"n": self.channels[window]}
+
+    assert [row["n"] for row in run(Named()).rows("on_window")] == [1, 1, 1]
+    assert {name for name in vars(h.Program) if not name.startswith("_")} == {
+        "emit", "process", "each", "output", "partition", "partitions"
+    }  # fmt: skip
+
+
 # --- input ------------------------------------------------------------------------------------------------------------
 
 

@@ -111,7 +111,7 @@ class Pipeline(Program):
 
     # --- what the runtime asks for ------------------------------------------------------------------------------------
 
-    def answers(self) -> dict[str, WindowedHandle[Any]]:
+    def _window_methods(self) -> dict[str, WindowedHandle[Any]]:
         """Which of our handles stands for which windows."""
         found: dict[str, WindowedHandle[Any]] = {}
         for name, kind in self.windows.items():
@@ -120,22 +120,22 @@ class Pipeline(Program):
             found[name] = getattr(self, f"{own}_left" if isinstance(node, Join) else own)
         return found
 
-    def channel_schema(self, channel: str) -> pl.Schema | None:
+    def _channel_schema(self, channel: str) -> pl.Schema | None:
         return next((sink.node.schema for sink in self.sinks if sink.channel == channel), None)
 
-    def stream_schema(self, stream: str) -> pl.Schema | None:
+    def _stream_schema(self, stream: str) -> pl.Schema | None:
         return next((one.columns for one in self.nodes if isinstance(one, Source) and one.stream == stream), None)
 
-    def line_that_reads(self, stream: str, column: str) -> str:
+    def _line_that_reads(self, stream: str, column: str) -> str:
         return line_that_reads(self.nodes, stream, column)
 
-    def names_time(self, stream: str) -> str:
+    def _time_hint(self, stream: str) -> str:
         return f'h.source("{stream}", time="...")'
 
-    def channels(self) -> tuple[str, ...]:
+    def _channel_names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(sink.channel for sink in self.sinks))
 
-    def channels_of(self, method: str) -> tuple[str, ...]:
+    def _channels_of(self, method: str) -> tuple[str, ...]:
         return tuple(sink.channel for sink in self.sinks if sink.node.kind == self.windows[method])
 
     def __getattr__(self, name: str) -> Callable[[Window], None]:
