@@ -301,7 +301,7 @@ def job(request) -> h.Job:
 @pytest.mark.filterwarnings("ignore::holons.engines.LateRows")
 def test_nodes_and_recovery_give_the_oracles_bytes(job):
     dropped = 0
-    for seed in range(2):
+    for seed in range(3):
         streams = workload(seed)
         expected = run_oracle(job, streams)
         assert min(len(rows) for rows in expected.values()) > 0
