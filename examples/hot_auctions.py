@@ -20,10 +20,10 @@ bids = h.source("bids", disorder="500ms", schema=schema).filter(pl.col("kind") =
 hottest = (
     bids.window(h.Sliding("10s", every="1s"))
     .group_by("auction")
-    .aggregate(bids=h.count(), best=h.max("price"))
-    .top(1, by="bids", ties=True)
+    .agg(bids=h.count(), best=h.max("price"))
+    .top_k(1, by="bids", ties=True)
 )
-counts = bids.window(h.Tumbling("1s")).aggregate(bids=h.count(), high=h.count(where=pl.col("price") >= HIGH))
+counts = bids.window(h.Tumbling("1s")).agg(bids=h.count(), high=h.count(where=pl.col("price") >= HIGH))
 
 job = h.job(hottest.to("hottest"), counts.to("counts"), name="hot_auctions")
 

@@ -51,7 +51,7 @@ from holons.program import (
 )
 from holons.program.dataflow import (
     Diagram,
-    approx_distinct,
+    approx_count_distinct,
     count,
     count_distinct,
     last,
@@ -61,7 +61,7 @@ from holons.program.dataflow import (
     quantile,
     source,
     sum,
-    top,
+    top_k,
     using,
 )
 from holons.windows import Session, Sliding, Tumbling, Window
@@ -114,7 +114,7 @@ __all__ = [
     "TwoPhaseSet",
     "WLocal",
     "Window",
-    "approx_distinct",
+    "approx_count_distinct",
     "count",
     "count_distinct",
     "custom",
@@ -131,6 +131,6 @@ __all__ = [
     "source",
     "sum",
     "table",
-    "top",
+    "top_k",
     "using",
 ]

@@ -268,7 +268,7 @@ def test_q12_is_bids_by_bidder_in_windows_over_the_time_of_ingestion():
         ingested([bid(1, 1, 90 * S, bidder=2), bid(1, 1, 0)], [2 * S, 25 * S]),
     ]
     bids = source("bids", time="ingested", schema=schema)
-    counted = bids.window(h.Tumbling("10s")).group_by("bidder").aggregate(bids=h.count())
+    counted = bids.window(h.Tumbling("10s")).group_by("bidder").agg(bids=h.count())
     job = counted.select("window_start", "bidder", "bids").to("q12")
     rows = found(job, embedded()(job, {"bids": parts}))
     by_hand = [(0, 1, 2), (0, 2, 1), (10 * S, 1, 1), (20 * S, 1, 1)]

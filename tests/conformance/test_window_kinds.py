@@ -270,11 +270,11 @@ class Daily(h.Program):
 def pipeline() -> h.Job:
     """The same kinds in a pipeline: by key, joined, and one over the results of another."""
     rows = h.source("in", time="ts", disorder="300ms", schema=SCHEMA)
-    counted = rows.window(SHIFTS).group_by("user").aggregate(n=h.count(), best=h.max("n"))
-    sums = rows.window(PAIRED).aggregate(total=h.sum("n"))
+    counted = rows.window(SHIFTS).group_by("user").agg(n=h.count(), best=h.max("n"))
+    sums = rows.window(PAIRED).agg(total=h.sum("n"))
     pairs = rows.window(SHIFTS).join(rows.select("k", other="n").window(SHIFTS), on="k")
-    daily = rows.window(DAILY).group_by("user").aggregate(n=h.count())
-    every = counted.window(h.Tumbling("4s")).aggregate(n=h.sum("n"))
+    daily = rows.window(DAILY).group_by("user").agg(n=h.count())
+    every = counted.window(h.Tumbling("4s")).agg(n=h.sum("n"))
     parts = {"counted": counted, "sums": sums, "pairs": pairs, "daily": daily, "every": every}
     return h.job(*(made.to(name) for name, made in parts.items()), name="parts")
 

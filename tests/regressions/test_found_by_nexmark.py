@@ -13,8 +13,8 @@ def test_a_join_that_feeds_later_windows_goes_with_any_other_windows_in_one_job(
     left = h.source("a", schema={"ts": pl.Int64, "k": pl.Int64})
     right = h.source("b", schema={"ts": pl.Int64, "k": pl.Int64})
     near = left.join(right.select("k"), on="k", before="5s", every="1s")
-    pairs = near.window(h.Tumbling("1s")).aggregate(n=h.count()).to("pairs")
-    other = left.window(h.Tumbling(every)).aggregate(n=h.count()).to("other")
+    pairs = near.window(h.Tumbling("1s")).agg(n=h.count()).to("pairs")
+    other = left.window(h.Tumbling(every)).agg(n=h.count()).to("other")
     rows = pl.DataFrame({"ts": [100_000, 1_200_000, 2_500_000], "k": [1, 1, 1]})
     given = {"a": [rows], "b": [rows]}
 

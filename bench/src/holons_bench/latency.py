@@ -58,14 +58,12 @@ def job(query: str) -> h.Job:
     every_us = _EVERY_MS[query] * 1_000
     window = (pl.col("window_end").dt.epoch("us") - every_us).alias("window")
     if query == "q7":
-        best = bids.window(h.Tumbling(f"{every_us}us")).aggregate(
-            best=h.top(1, by="price", columns=["auction", "price"])
-        )
+        best = bids.window(h.Tumbling(f"{every_us}us")).agg(best=h.top_k(1, by="price", columns=["auction", "price"]))
         row = pl.col("best").list.first().struct
         return best.select(window, row.field("auction"), row.field("price")).to(live.CHANNEL)
     few = bids.select(auction=pl.col("auction") % AUCTIONS)
     windows = few.window(h.Sliding(f"{_LENGTH_MS[query]}ms", every=f"{every_us}us")).group_by("auction")
-    return windows.aggregate(bids=h.count()).top(1, by="bids").select(window, "auction", "bids").to(live.CHANNEL)
+    return windows.agg(bids=h.count()).top_k(1, by="bids").select(window, "auction", "bids").to(live.CHANNEL)
 
 
 def run(

@@ -69,7 +69,7 @@ def _unfinished(found: object) -> str:
     if isinstance(found, Stream | Completed):
         return 'say where its rows go: .to("channel")'
     if isinstance(found, Windowed | Grouped):
-        return 'say what is worked out, and where its rows go: .aggregate(n=h.count()).to("channel")'
+        return 'say what is worked out, and where its rows go: .agg(n=h.count()).to("channel")'
     return ""
 
 

@@ -120,30 +120,30 @@ def _step(window_us: int) -> str:
 def _q4(site: AuctionSite, window_us: int) -> h.Rows:
     window = Tumbling(f"{window_us}us")
     closed = _valid_bids(site, window_us).window(window).group_by("auction")
-    winners = closed.aggregate(price=h.max("price"), category=h.max("category"))
-    so_far = winners.window(window, accumulate=True).group_by("category").aggregate(average=h.mean("price"))
+    winners = closed.agg(price=h.max("price"), category=h.max("category"))
+    so_far = winners.window(window, accumulate=True).group_by("category").agg(average=h.mean("price"))
     return so_far.select("window_start", "category", "average")
 
 
 def _q5(site: AuctionSite, size_us: int, every_us: int) -> h.Rows:
     windows = site.bids.window(Sliding(f"{size_us}us", every=f"{every_us}us"))
-    hottest = windows.group_by("auction").aggregate(bids=h.count()).top(1, by="bids", ties=True)
+    hottest = windows.group_by("auction").agg(bids=h.count()).top_k(1, by="bids", ties=True)
     return hottest.select("window_start", "auction", "bids")
 
 
 def _q6(site: AuctionSite, window_us: int) -> h.Rows:
     window = Tumbling(f"{window_us}us")
     closed = _valid_bids(site, window_us).window(window).group_by("auction")
-    winners = closed.aggregate(price=h.max("price"), seller=h.max("seller"), expires=h.max("expires"))
+    winners = closed.agg(price=h.max("price"), seller=h.max("seller"), expires=h.max("expires"))
     by_seller = winners.window(window, accumulate=True).group_by("seller")
-    last = by_seller.aggregate(last=h.top(10, by=["expires", "auction"], columns="price"))
+    last = by_seller.agg(last=h.top_k(10, by=["expires", "auction"], columns="price"))
     average = pl.col("last").list.eval(pl.element().struct.field("price")).list.mean()
     return last.select("window_start", "seller", average=average)
 
 
 def _q7(site: AuctionSite, window_us: int) -> h.Rows:
     windows = site.bids.window(Tumbling(f"{window_us}us"))
-    best = windows.aggregate(best=h.top(1, by="price", columns=["auction", "bidder", "price", "date_time"]))
+    best = windows.agg(best=h.top_k(1, by="price", columns=["auction", "bidder", "price", "date_time"]))
     return best.select("window_start", *(_field(name) for name in ("auction", "bidder", "price", "date_time")))
 
 
@@ -161,12 +161,12 @@ def _q8(site: AuctionSite, window_us: int) -> h.Rows:
 def _q9(site: AuctionSite) -> h.Rows:
     columns = ["seller", "category", "expires", "bidder", "price", "date_time"]
     closed = _valid_bids(site, 1_000_000).window(Tumbling("1s")).group_by("auction")
-    winners = closed.aggregate(best=h.top(1, by=["price", "date_time"], descending=[True, False], columns=columns))
+    winners = closed.agg(best=h.top_k(1, by=["price", "date_time"], descending=[True, False], columns=columns))
     return winners.select("auction", *map(_field, columns))
 
 
 def _q11(site: AuctionSite, gap_us: int) -> h.Rows:
-    sessions = site.bids.window(Session(f"{gap_us}us")).group_by("bidder").aggregate(bids=h.count())
+    sessions = site.bids.window(Session(f"{gap_us}us")).group_by("bidder").agg(bids=h.count())
     return sessions.select("bidder", "bids", starttime=pl.col("window_start"), endtime=pl.col("window_end"))
 
 
@@ -201,12 +201,12 @@ def _counts() -> dict[str, h.Measure]:
 
 
 def _q15(site: AuctionSite, window_us: int) -> h.Rows:
-    return site.bids.window(Tumbling(f"{window_us}us")).aggregate(**_counts()).select("window_start", *_counts())
+    return site.bids.window(Tumbling(f"{window_us}us")).agg(**_counts()).select("window_start", *_counts())
 
 
 def _q16(site: AuctionSite, window_us: int) -> h.Rows:
     channels = site.bids.window(Tumbling(f"{window_us}us")).group_by("channel")
-    counts = channels.aggregate(last_time=h.max("date_time"), **_counts())
+    counts = channels.agg(last_time=h.max("date_time"), **_counts())
     return counts.select("window_start", "channel", "last_time", *_counts())
 
 
@@ -220,21 +220,21 @@ def _q17(site: AuctionSite, window_us: int) -> h.Rows:
         "sum_price": h.sum("price"),
     }
     auctions = site.bids.window(Tumbling(f"{window_us}us")).group_by("auction")
-    return auctions.aggregate(**counts, **prices).select("window_start", "auction", *counts, *prices)
+    return auctions.agg(**counts, **prices).select("window_start", "auction", *counts, *prices)
 
 
 def _q18(site: AuctionSite, window_us: int) -> h.Rows:
     pairs = site.bids.window(Tumbling(f"{window_us}us")).group_by("bidder", "auction")
     last = {name: h.last(name) for name in ("price", "channel", "date_time")}
-    return pairs.aggregate(**last).select("window_start", "bidder", "auction", *last)
+    return pairs.agg(**last).select("window_start", "bidder", "auction", *last)
 
 
 def _q19(site: AuctionSite, window_us: int) -> h.Rows:
     columns = ["bidder", "price", "date_time"]
     auctions = site.bids.window(Tumbling(f"{window_us}us"), accumulate=True).group_by("auction")
-    best = auctions.aggregate(best=h.top(10, by="price", columns=columns))
+    best = auctions.agg(best=h.top_k(10, by="price", columns=columns))
     ranks = pl.int_ranges(1, pl.col("best").list.len().cast(pl.Int64) + 1)
-    ranked = best.with_columns(rank=ranks).flat_map(rank="rank")
+    ranked = best.with_columns(rank=ranks).explode(rank="rank")
     row = pl.col("best").list.get(pl.col("rank") - 1)
     return ranked.select("window_start", "auction", "rank", *(row.struct.field(name).alias(name) for name in columns))
 

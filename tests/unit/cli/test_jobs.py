@@ -31,7 +31,7 @@ def wants(size):
 stream = h.source("bids")
 windowed = stream.window(h.Tumbling(SIZE))
 grouped = windowed.group_by("seller")
-completed = grouped.aggregate(n=h.count())
+completed = grouped.agg(n=h.count())
 def unfinished():
     return completed
 """
@@ -68,8 +68,8 @@ def test_a_job_of_a_file_and_of_a_module(app: Path):
         ("app.py:wants", "a function with arguments"),
         ("app.py:stream", r'of type Stream.*go: \.to\("channel"\)$'),
         ("app.py:completed", r'of type Completed.*go: \.to\("channel"\)$'),
-        ("app.py:windowed", r'of type Windowed.*\.aggregate\(n=h.count\(\)\)\.to\("channel"\)$'),
-        ("app.py:grouped", r'of type Grouped.*\.aggregate\(n=h.count\(\)\)\.to\("channel"\)$'),
+        ("app.py:windowed", r'of type Windowed.*\.agg\(n=h.count\(\)\)\.to\("channel"\)$'),
+        ("app.py:grouped", r'of type Grouped.*\.agg\(n=h.count\(\)\)\.to\("channel"\)$'),
         ("app.py:unfinished", r'returned a Completed.*\.to\("channel"\)$'),
         ("app.py:broken", r"raised at line 16, in broken: return \{\}\[\"x\"\]"),
         ("beside.py:job", "no 'job'.*there is no job in it"),

@@ -27,7 +27,7 @@ job = h.job(Count(), "visits")
 FLOW = """
 import holons as h
 
-job = h.source("visits").window(h.Tumbling("1s")).aggregate(n=h.count()).to("counts")
+job = h.source("visits").window(h.Tumbling("1s")).agg(n=h.count()).to("counts")
 """
 TS = [0, 400_000, 900_000, 1_100_000, 2_500_000]
 

@@ -37,11 +37,11 @@ PIPELINE = """
 import holons as h
 
 seconds = h.source("bids").window(h.Tumbling("1s"))
-by_seller = seconds.group_by("seller").aggregate(n=h.count())
+by_seller = seconds.group_by("seller").agg(n=h.count())
 job = h.job(
-    seconds.aggregate(total=h.count()).to("totals"),
+    seconds.agg(total=h.count()).to("totals"),
     by_seller.to("sellers"),
-    by_seller.window(h.Tumbling("2s")).aggregate(most=h.max("n")).to("most"),
+    by_seller.window(h.Tumbling("2s")).agg(most=h.max("n")).to("most"),
 )
 """
 

@@ -50,7 +50,7 @@ def read_diagram(flow: h.Flow) -> tuple[dict[str, list[str]], list[tuple[str, st
 
 def shared() -> h.Flow:
     """A result that is put out, and goes on."""
-    counted = bid_stream().window(SECOND).aggregate(n=h.count())
+    counted = bid_stream().window(SECOND).agg(n=h.count())
     return h.job(counted.to("raw"), counted.filter(pl.col("n") > 1).to("big"))
 
 
@@ -67,15 +67,15 @@ def united() -> h.Flow:
     one = h.source("one", schema={"ts": pl.Int64, "n": pl.Int64})
     two, three = (h.source(name, schema=one.schema).filter(pl.col("n") > 0) for name in ("two", "three"))
     every = one.union(two, three.with_columns(n=-pl.col("n")).filter(pl.col("n") < 9))
-    best = every.window(SECOND).group_by("n").aggregate(rows=h.count()).top(3, by="rows")
+    best = every.window(SECOND).group_by("n").agg(rows=h.count()).top_k(3, by="rows")
     return h.job(every.to("all"), one.to("one"), best.to("best"), two.to("two"), best.select("rows").to("counts"))
 
 
 def zipped() -> h.Flow:
     """Results side by side, one of them of many more steps."""
     windows = bid_stream().window(SECOND)
-    keyed = windows.group_by("auction").aggregate(n=h.count())
-    best = keyed.top(1, by="n").filter(pl.col("n") > 0).zip(windows.aggregate(total=h.count()))
+    keyed = windows.group_by("auction").agg(n=h.count())
+    best = keyed.top_k(1, by="n").filter(pl.col("n") > 0).zip(windows.agg(total=h.count()))
     return h.job(keyed.to("keyed"), best.to("best"), best.select("total").to("total"))
 
 

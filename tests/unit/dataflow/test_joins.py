@@ -91,7 +91,7 @@ def test_rows_that_are_close_in_time(before, after, every):
 
 def test_a_join_keeps_only_what_is_read_later():
     pairs = LEFT.join(RIGHT, on={"auction": "item"}, before="1s")
-    counted = pairs.filter(pl.col("price") > 3).window(h.Tumbling("1s")).group_by("seller").aggregate(n=h.count())
+    counted = pairs.filter(pl.col("price") > 3).window(h.Tumbling("1s")).group_by("seller").agg(n=h.count())
 
     def kept(job):
         rows = {one.name.split("_")[-1]: one.aggregate for one in job.layout.handles if "join" in one.name}
@@ -99,7 +99,7 @@ def test_a_join_keeps_only_what_is_read_later():
 
     assert kept(counted.to("out")) == [["auction", "price"], ["item", "seller"]]
     assert kept(pairs.to("out")) == [list(LEFT.schema), list(RIGHT.schema)]
-    assert kept(pairs.map(lambda frame: frame).to("out")) == [list(LEFT.schema), list(RIGHT.schema)]
+    assert kept(pairs.map_batches(lambda frame: frame).to("out")) == [list(LEFT.schema), list(RIGHT.schema)]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_one_bound_is_enough_and_every_follows_it(bounds, every):
 
 def test_pairs_count_at_the_later_of_their_times():
     pairs = LEFT.join(RIGHT, on={"auction": "item"}, before="1s", after="2s")
-    job = pairs.window(h.Tumbling("1s")).group_by("seller").aggregate(n=h.count(), best=h.max("price")).to("out")
+    job = pairs.window(h.Tumbling("1s")).group_by("seller").agg(n=h.count(), best=h.max("price")).to("out")
     assert everywhere(job, DATA)() == sql(
         """select time_bucket(interval '1 second', greatest(a."at", b."at")) as window_start,
                 time_bucket(interval '1 second', greatest(a."at", b."at")) + interval '1 second' as window_end,
@@ -129,7 +129,7 @@ def test_pairs_count_at_the_later_of_their_times():
 def test_a_left_join_feeds_the_next_window():
     two = h.Tumbling("2s")
     pairs = LEFT.window(two).join(RIGHT.window(two), on={"auction": "item"}, how="left")
-    job = pairs.window(two).aggregate(n=h.count(), matched=h.count(where=pl.col("seller").is_not_null())).to("out")
+    job = pairs.window(two).agg(n=h.count(), matched=h.count(where=pl.col("seller").is_not_null())).to("out")
     assert everywhere(job, DATA)() == sql(
         """select time_bucket(interval '2 seconds', b."at") as window_start,
                 time_bucket(interval '2 seconds', b."at") + interval '2 seconds' as window_end,
@@ -143,8 +143,8 @@ def test_a_left_join_feeds_the_next_window():
 def test_results_of_windows_are_joined_in_later_windows():
     """Both sides have windows of their own already: those of the join take their place."""
     one, three = h.Tumbling("1s"), h.Tumbling("3s")
-    mine = bid_stream().window(one).group_by("auction").aggregate(n=h.count())
-    theirs = ask_stream().window(one).group_by("item").aggregate(m=h.count())
+    mine = bid_stream().window(one).group_by("auction").agg(n=h.count())
+    theirs = ask_stream().window(one).group_by("item").agg(m=h.count())
     job = mine.window(three).join(theirs.window(three), on={"auction": "item"}).to("out")
     assert everywhere(job, DATA)() == sql(
         """with b as (select time_bucket(interval '1 second', "at") as s, auction, count(*) as n from bids group by all),
@@ -185,7 +185,7 @@ def test_rows_of_every_type_come_back_as_they_were():
     found = everywhere(job, {"bids": odd})()
     assert in_order({name: row[name] for name in odd.columns} for row in found) == in_order(odd.to_dicts())
     pairs = stream.window(two).join(other.window(two), on="auction")
-    assert everywhere(pairs.select(*odd.columns).map(checks(odd.schema)).to("out"), {"bids": odd})
+    assert everywhere(pairs.select(*odd.columns).map_batches(checks(odd.schema)).to("out"), {"bids": odd})
 
 
 def checks(schema):

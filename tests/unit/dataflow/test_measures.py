@@ -75,8 +75,8 @@ MEASURES = {
     "distinct strings": (h.count_distinct("text", where=VIP), lambda rows: len(set(present(rows, "text", where=True)))),
     "distinct dates": (h.count_distinct("day"), lambda rows: len(set(present(rows, "day")))),
     "distinct booleans": (h.count_distinct("vip"), lambda rows: len(set(present(rows, "vip")))),
-    "about distinct": (h.approx_distinct("price", precision=14), lambda rows: len(set(present(rows, "price")))),
-    "about distinct floats": (h.approx_distinct("rate"), lambda rows: len(set(present(rows, "rate")))),
+    "about distinct": (h.approx_count_distinct("price", precision=14), lambda rows: len(set(present(rows, "price")))),
+    "about distinct floats": (h.approx_count_distinct("rate"), lambda rows: len(set(present(rows, "rate")))),
 }
 
 
@@ -87,7 +87,7 @@ def test_every_measure(keyed, part):
     some = dict(list(MEASURES.items())[part::3])
     windowed = bid_stream(schema=FRAME).window(h.Sliding("2s", every="1s"))
     asked = {name: measure for name, (measure, _) in some.items()}
-    result = windowed.group_by("auction").aggregate(**asked) if keyed else windowed.aggregate(**asked)
+    result = windowed.group_by("auction").agg(**asked) if keyed else windowed.agg(**asked)
     promised = result.schema
 
     def as_promised(rows):
@@ -99,7 +99,7 @@ def test_every_measure(keyed, part):
         for key, rows in (by(inside, "auction") if keyed else {(): inside}).items():
             values = {name: definition(rows) for name, (_, definition) in some.items()}
             expected.append({**span(at, 2), **({"auction": key[0]} if keyed else {}), **values})
-    found = everywhere(result.map(as_promised).to("out"), {"bids": FRAME})()
+    found = everywhere(result.map_batches(as_promised).to("out"), {"bids": FRAME})()
     assert found == in_order(expected)
 
 
@@ -108,7 +108,7 @@ def test_the_last_value_is_that_of_the_last_row(keyed):
     asked = {name: h.last(name) for name in ("price", "text", "rate", "day", "moment")}
     windowed = bid_stream(schema=FRAME).window(h.Tumbling("2s"))
     asked["vips"] = h.last("price", where=VIP)
-    result = windowed.group_by("auction").aggregate(**asked) if keyed else windowed.aggregate(**asked)
+    result = windowed.group_by("auction").agg(**asked) if keyed else windowed.agg(**asked)
     expected = []
     for at, inside in by_window(ROWS, 2).items():
         for key, rows in (by(inside, "auction") if keyed else {(): inside}).items():
@@ -123,7 +123,7 @@ def test_the_last_value_is_that_of_the_last_row(keyed):
 def test_quantiles_are_within_their_error(q):
     error = 0.02
     job = bid_stream().window(h.Tumbling("3s")).group_by("auction")
-    job = job.aggregate(q=h.quantile("price", q, relative_error=error), v=h.quantile("price", q, where=VIP))
+    job = job.agg(q=h.quantile("price", q, relative_error=error), v=h.quantile("price", q, where=VIP))
     found = {(row["window_start"], row["auction"]): row for row in everywhere(job.to("out"), {"bids": bids()})()}
     for at, inside in by_window(ROWS, 3).items():
         for (key,), rows in by(inside, "auction").items():
@@ -163,8 +163,8 @@ def first(rows, k, by_, columns, down):
 def test_the_first_rows_in_an_order(by_, down, keyed):
     columns = ("bidder", "price", "text", "at", "vip", "day")
     windowed = bid_stream().window(h.Tumbling("2s"))
-    asked = {"n": h.count(), "best": h.top(2, by=by_, columns=columns, descending=down)}
-    result = windowed.group_by("auction").aggregate(**asked) if keyed else windowed.aggregate(**asked)
+    asked = {"n": h.count(), "best": h.top_k(2, by=by_, columns=columns, descending=down)}
+    result = windowed.group_by("auction").agg(**asked) if keyed else windowed.agg(**asked)
     assert result.schema["best"] == pl.List(pl.Struct({name: BIDS[name] for name in columns}))
     expected = [
         {
@@ -183,10 +183,8 @@ def test_the_first_rows_in_an_order(by_, down, keyed):
 
 def test_the_first_rows_are_the_same_whatever_the_partitions_where_there_are_no_ties():
     frame = bids().with_columns(price=pl.int_range(pl.len()) * 7 % 60)
-    job = bid_stream().window(h.Tumbling("2s")).aggregate(best=h.top(3, by="price", columns="price", where=VIP))
-    found = everywhere(
-        job.flat_map(row="best").select(pl.col("row").struct.field("price")).to("out"), {"bids": frame}
-    )()
+    job = bid_stream().window(h.Tumbling("2s")).agg(best=h.top_k(3, by="price", columns="price", where=VIP))
+    found = everywhere(job.explode(row="best").select(pl.col("row").struct.field("price")).to("out"), {"bids": frame})()
     expected = [
         row
         for inside in by_window(frame.to_dicts(), 2).values()
@@ -200,7 +198,7 @@ def test_the_first_rows_of_a_window_without_any_are_an_empty_list():
         bid_stream()
         .window(h.Tumbling("1h"))
         .group_by("bidder")
-        .aggregate(best=h.top(2, by="price", columns=["price"], where=pl.col("bidder") == "ann"))
+        .agg(best=h.top_k(2, by="price", columns=["price"], where=pl.col("bidder") == "ann"))
     )
     found = {row["bidder"]: row["best"] for row in everywhere(job.to("out"), {"bids": bids()})()}
     assert {bidder for bidder, best in found.items() if best == []} == {"bob", "cy", "d\"é'"}
@@ -212,7 +210,7 @@ def test_the_first_rows_of_a_window_without_any_are_an_empty_list():
 
 def test_any_aggregate_can_be_used():
     job = bid_stream().window(h.Tumbling("2s")).group_by("auction")
-    job = job.aggregate(top=h.using(h.TopK(2), "price", "bidder"), change=h.using(h.PNCounter(), "price", where=VIP))
+    job = job.agg(top=h.using(h.TopK(2), "price", "bidder"), change=h.using(h.PNCounter(), "price", where=VIP))
     expected = [
         {
             **span(at, 2),
@@ -232,7 +230,7 @@ def test_any_aggregate_can_be_used():
 @pytest.mark.parametrize("aggregate", [h.GSet(), h.MergeMap(h.GCounter())], ids=["set", "map"])
 def test_sets_and_maps_come_out_as_lists(aggregate):
     columns = ("price",) if isinstance(aggregate, h.GSet) else ("price", pl.lit(1))
-    job = bid_stream().window(h.Tumbling("3s")).aggregate(all=h.using(aggregate, *columns)).to("out")
+    job = bid_stream().window(h.Tumbling("3s")).agg(all=h.using(aggregate, *columns)).to("out")
     found = {row["window_start"]: row["all"] for row in everywhere(job, {"bids": bids()})()}
     for at, rows in by_window(ROWS, 3).items():
         values = present(rows, "price")
@@ -261,7 +259,7 @@ SPREAD = h.custom(
 def test_an_aggregate_out_of_functions(keyed):
     windowed = bid_stream().window(h.Sliding("2s", every="1s"))
     asked = {"n": h.count(), "spread": h.using(SPREAD, "price")}
-    result = windowed.group_by("bidder").aggregate(**asked) if keyed else windowed.aggregate(**asked)
+    result = windowed.group_by("bidder").agg(**asked) if keyed else windowed.agg(**asked)
     expected = [
         {
             **span(at, 2),
@@ -287,16 +285,16 @@ def test_measures_of_a_window_without_values_are_null_or_nothing(session):
         "d": h.count_distinct("price"),
         "l": h.last("rate"),
         "q": h.quantile("rate", 0.5),
-        "t": h.top(1, by="price", columns="bidder"),
+        "t": h.top_k(1, by="price", columns="bidder"),
     }
-    job = bid_stream().window(spec).group_by("bidder").aggregate(**asked).to("out")
+    job = bid_stream().window(spec).group_by("bidder").agg(**asked).to("out")
     (row,) = everywhere(job, {"bids": frame})()
     nothing = {"s": 0, "m": None, "low": None, "d": 0, "l": None, "q": None, "t": []}
     assert {name: row[name] for name in asked} == {"n": len(frame), **nothing}
 
 
 def test_conditions_that_are_null_do_not_hold():
-    job = bid_stream().window(h.Tumbling("1h")).aggregate(yes=h.count(where=VIP), no=h.count(where=~VIP), n=h.count())
+    job = bid_stream().window(h.Tumbling("1h")).agg(yes=h.count(where=VIP), no=h.count(where=~VIP), n=h.count())
     (row,) = everywhere(job.to("out"), {"bids": bids()})()
     assert row["yes"] + row["no"] < row["n"]
 
@@ -315,7 +313,7 @@ def half(give):
 
 def test_what_functions_give_has_the_type_that_their_sample_gave():
     whole_or_half = half(lambda twice: twice / 2 if twice % 2 else twice // 2)
-    result = bid_stream().window(h.Tumbling("1s")).group_by("bidder").aggregate(x=h.using(whole_or_half, "price"))
+    result = bid_stream().window(h.Tumbling("1s")).group_by("bidder").agg(x=h.using(whole_or_half, "price"))
     assert result.schema is not None
     assert result.schema["x"] == pl.Float64
     rows = (
@@ -341,7 +339,7 @@ def test_what_functions_give_has_the_type_that_their_sample_gave():
 def test_what_functions_give_must_not_change_its_type(give, told, keyed):
     windowed = bid_stream().with_columns(one=pl.lit("one")).window(h.Tumbling("1h"))
     measure = {"x": h.using(half(give), "price")}
-    result = windowed.group_by("one").aggregate(**measure) if keyed else windowed.aggregate(**measure)
+    result = windowed.group_by("one").agg(**measure) if keyed else windowed.agg(**measure)
     with pytest.raises(h.HolonsError, match=f"half: of its sample it is {told}") as error:
         h.run(result.to("out"), {"bids": [bids()]}, engine="embedded", nodes=1).wait()
     assert "always give the same type" in str(error.value)
@@ -349,7 +347,7 @@ def test_what_functions_give_must_not_change_its_type(give, told, keyed):
 
 def test_whole_numbers_and_nan_are_floats_where_the_sample_gave_floats():
     give = half(lambda twice: {"x": twice / 4 if twice < 20 else twice, "y": math.nan})
-    result = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(give, "price"))
+    result = bid_stream().window(h.Tumbling("1h")).agg(x=h.using(give, "price"))
     (row,) = h.run(result.to("out"), {"bids": [bids()]}, engine="embedded").wait().results().rows()
     assert isinstance(row["x"]["x"], float)
     assert math.isnan(row["x"]["y"])
@@ -365,7 +363,7 @@ def test_whole_numbers_and_nan_are_floats_where_the_sample_gave_floats():
     ids=["lists", "decimals", "arrays"],
 )
 def test_what_a_sample_says_little_of_is_told_by_the_values(give):
-    result = bid_stream().window(h.Tumbling("1h")).aggregate(x=h.using(half(give), "price"))
+    result = bid_stream().window(h.Tumbling("1h")).agg(x=h.using(half(give), "price"))
     (row,) = h.run(result.to("out"), {"bids": [bids()]}, engine="embedded").wait().results().rows()
     prices = present(bids().to_dicts(), "price")
     expected = give(min(prices) + max(prices))
@@ -378,13 +376,13 @@ def test_what_a_sample_says_little_of_is_told_by_the_values(give):
         h.count(where=VIP),
         h.sum("price", where=VIP),
         h.count_distinct("price", where=VIP),
-        h.approx_distinct("price", where=VIP),
+        h.approx_count_distinct("price", where=VIP),
         h.quantile("price", 0.5, where=VIP),
         h.last("price", where=VIP),
-        h.top(1, by="price", columns="price", where=VIP),
+        h.top_k(1, by="price", columns="price", where=VIP),
         h.using(SPREAD, "price", where=VIP),
     ],
     ids=lambda measure: type(measure).__name__,
 )
 def test_conditions_are_told(measure):
-    assert "vip" in bid_stream().window(h.Tumbling("1h")).aggregate(x=measure).to("out").explain()
+    assert "vip" in bid_stream().window(h.Tumbling("1h")).agg(x=measure).to("out").explain()

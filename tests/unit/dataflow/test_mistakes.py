@@ -17,7 +17,7 @@ ONE = h.Tumbling("1s")
 
 
 def counts(**options):
-    return bid_stream(**options).window(ONE).group_by("auction").aggregate(n=h.count())
+    return bid_stream(**options).window(ONE).group_by("auction").agg(n=h.count())
 
 
 WIDEST = h.custom(
@@ -39,27 +39,27 @@ BUILDING = {
     "select": (lambda: bid_stream().select("prize"), "prize"),
     "with_columns": (lambda: bid_stream().with_columns(x=pl.col("prize")), "prize"),
     "filter of results": (lambda: counts().filter(pl.col("m") > 1), "m"),
-    "group_by": (lambda: bid_stream().window(ONE).group_by("prize").aggregate(n=h.count()), "prize"),
-    "measure": (lambda: bid_stream().window(ONE).aggregate(n=h.sum("prize")), "prize"),
-    "last": (lambda: bid_stream().window(ONE).aggregate(n=h.last("prize")), "prize"),
-    "using": (lambda: bid_stream().window(ONE).aggregate(n=h.using(h.GSet(), "prize")), "prize"),
-    "where": (lambda: bid_stream().window(ONE).aggregate(n=h.count(where=pl.col("prize") > 1)), "prize"),
+    "group_by": (lambda: bid_stream().window(ONE).group_by("prize").agg(n=h.count()), "prize"),
+    "measure": (lambda: bid_stream().window(ONE).agg(n=h.sum("prize")), "prize"),
+    "last": (lambda: bid_stream().window(ONE).agg(n=h.last("prize")), "prize"),
+    "using": (lambda: bid_stream().window(ONE).agg(n=h.using(h.GSet(), "prize")), "prize"),
+    "where": (lambda: bid_stream().window(ONE).agg(n=h.count(where=pl.col("prize") > 1)), "prize"),
     "where of a sum": (
-        lambda: bid_stream().window(ONE).aggregate(n=h.sum("price", where=pl.col("prize") > 1)),
+        lambda: bid_stream().window(ONE).agg(n=h.sum("price", where=pl.col("prize") > 1)),
         "prize",
     ),
-    "where is no condition": (lambda: bid_stream().window(ONE).aggregate(n=h.count(where=pl.col("price"))), "Int64"),
+    "where is no condition": (lambda: bid_stream().window(ONE).agg(n=h.count(where=pl.col("price"))), "Int64"),
     "join on, left": (lambda: bid_stream().window(ONE).join(ask_stream().window(ONE), on={"x": "item"}), "'x'"),
     "join on, right": (lambda: bid_stream().window(ONE).join(ask_stream().window(ONE), on={"auction": "y"}), "'y'"),
     "join of results": (lambda: counts().join(counts().select("auction", m="n"), on="bidder"), "bidder"),
-    "top by": (lambda: counts().top(1, by="m"), "'m'"),
+    "top by": (lambda: counts().top_k(1, by="m"), "'m'"),
     "sort by": (lambda: counts().sort("m"), "'m'"),
-    "distinct": (lambda: counts().distinct("m"), "'m'"),
+    "distinct": (lambda: counts().unique("m"), "'m'"),
     "at": (lambda: counts().at("m"), "'m'"),
     "at a text": (lambda: counts().with_columns(t=pl.lit("noon")).at("t"), "String"),
-    "h.top": (lambda: bid_stream().window(ONE).aggregate(t=h.top(1, by="prize", columns="price")), "prize"),
-    "h.top of no columns": (lambda: h.top(1, by="price", columns=()), "order"),
-    "h.top of none": (lambda: bid_stream().window(ONE).aggregate(t=h.top(0, by="price", columns="price")), "0"),
+    "h.top": (lambda: bid_stream().window(ONE).agg(t=h.top_k(1, by="prize", columns="price")), "prize"),
+    "h.top of no columns": (lambda: h.top_k(1, by="price", columns=()), "order"),
+    "h.top of none": (lambda: bid_stream().window(ONE).agg(t=h.top_k(0, by="price", columns="price")), "0"),
     "lookup": (lambda: bid_stream().lookup(pl.DataFrame({"prize": [1], "x": [2]}), on="prize"), "prize"),
     "lookup of columns that are there": (
         lambda: bid_stream().lookup(pl.DataFrame({"auction": [1], "price": [2]}), on="auction"),
@@ -70,13 +70,13 @@ BUILDING = {
         "Int64",
     ),
     "lookup how": (lambda: bid_stream().lookup(pl.DataFrame({"auction": [1]}), on="auction", how="outer"), "outer"),
-    "sum of strings": (lambda: bid_stream().window(ONE).aggregate(s=h.sum("bidder")), "strings"),
-    "mean of strings": (lambda: bid_stream().window(ONE).aggregate(s=h.mean("bidder")), "strings"),
-    "sum of dates": (lambda: bid_stream().window(ONE).aggregate(s=h.sum("day")), "Date"),
-    "quantile of strings": (lambda: bid_stream().window(ONE).aggregate(s=h.quantile("bidder", 0.5)), "String"),
+    "sum of strings": (lambda: bid_stream().window(ONE).agg(s=h.sum("bidder")), "strings"),
+    "mean of strings": (lambda: bid_stream().window(ONE).agg(s=h.mean("bidder")), "strings"),
+    "sum of dates": (lambda: bid_stream().window(ONE).agg(s=h.sum("day")), "Date"),
+    "quantile of strings": (lambda: bid_stream().window(ONE).agg(s=h.quantile("bidder", 0.5)), "String"),
     "no such quantile": (lambda: h.quantile("price", 99), "99"),
-    "distinct floats": (lambda: bid_stream().window(ONE).aggregate(s=h.count_distinct("rate")), "Float64"),
-    "lists": (lambda: bid_stream().with_columns(x=pl.concat_list("price")).window(ONE).aggregate(s=h.max("x")), "List"),
+    "distinct floats": (lambda: bid_stream().window(ONE).agg(s=h.count_distinct("rate")), "Float64"),
+    "lists": (lambda: bid_stream().with_columns(x=pl.concat_list("price")).window(ONE).agg(s=h.max("x")), "List"),
     "join keys of two types": (
         lambda: bid_stream().window(ONE).join(ask_stream().window(ONE), on={"bidder": "item"}),
         "bidder is String, and item is Int64",
@@ -95,7 +95,7 @@ BUILDING = {
             .select("auction")
             .join(ask_stream().select("item"), on={"auction": "item"}, before="1s", every="400ms")
             .window(ONE)
-            .aggregate(n=h.count())
+            .agg(n=h.count())
         ),
         "do not fit",
     ),
@@ -104,12 +104,12 @@ BUILDING = {
             bid_stream()
             .join(ask_stream().select("item"), on={"auction": "item"}, before="1s")
             .window(h.Session("5s"))
-            .aggregate(n=h.count())
+            .agg(n=h.count())
         ),
         "a gap needs exact ones",
     ),
     "session over a moved time": (
-        lambda: counts().at("window_end").window(h.Session("1s")).aggregate(n=h.count()),
+        lambda: counts().at("window_end").window(h.Session("1s")).agg(n=h.count()),
         "a gap needs exact ones",
     ),
     "join on nothing": (lambda: bid_stream().window(ONE).join(ask_stream().window(ONE), on=()), "no column"),
@@ -156,40 +156,36 @@ BUILDING = {
         "must know",
     ),
     "left join with a later stage": (
-        lambda: counts().join(
-            counts().window(ONE).group_by("auction").aggregate(m=h.count()), on="auction", how="left"
-        ),
+        lambda: counts().join(counts().window(ONE).group_by("auction").agg(m=h.count()), on="auction", how="left"),
         "later stage",
     ),
     "missing time column": (lambda: h.source("bids", time="when", schema=BIDS), "'when'"),
     "wrong time column": (lambda: h.source("bids", time="bidder", schema=BIDS), "String"),
     "no schema at all": (lambda: h.source("bids", schema=7), "int"),
     "zip of other windows": (
-        lambda: counts().zip(bid_stream().window(h.Tumbling("2s")).aggregate(m=h.count())),
+        lambda: counts().zip(bid_stream().window(h.Tumbling("2s")).agg(m=h.count())),
         "same windows",
     ),
     "zip with the local side right": (
-        lambda: (
-            bid_stream().window(ONE).aggregate(n=h.count()).zip(bid_stream().window(ONE).per_partition(m=h.count()))
-        ),
+        lambda: bid_stream().window(ONE).agg(n=h.count()).zip(bid_stream().window(ONE).per_partition(m=h.count())),
         "of its own",
     ),
     "zip of two columns of one name": (
-        lambda: bid_stream().window(ONE).aggregate(n=h.count()).zip(bid_stream().window(ONE).aggregate(n=h.count())),
+        lambda: bid_stream().window(ONE).agg(n=h.count()).zip(bid_stream().window(ONE).agg(n=h.count())),
         "both sides have n",
     ),
     "top of a local result": (
-        lambda: bid_stream().window(ONE).per_partition(n=h.count()).top(1, by="n"),
+        lambda: bid_stream().window(ONE).per_partition(n=h.count()).top_k(1, by="n"),
         "each partition",
     ),
-    "top of none": (lambda: counts().top(0, by="n"), "top 0"),
-    "top by nothing": (lambda: counts().top(1, by=[]), "no column"),
+    "top of none": (lambda: counts().top_k(0, by="n"), "top 0"),
+    "top by nothing": (lambda: counts().top_k(1, by=[]), "no column"),
     "two columns of one name": (
-        lambda: bid_stream().window(ONE).group_by("auction").aggregate(auction=h.count()),
+        lambda: bid_stream().window(ONE).group_by("auction").agg(auction=h.count()),
         "two columns",
     ),
     "the name of a window's column": (
-        lambda: bid_stream().window(ONE).aggregate(window_start=h.count()),
+        lambda: bid_stream().window(ONE).agg(window_start=h.count()),
         "window_start",
     ),
     "select of one name twice": (lambda: bid_stream().select("price", price=pl.col("auction")), "price"),
@@ -201,35 +197,35 @@ BUILDING = {
         lambda: h.job(h.source("bids").to("x"), h.source("bids", disorder="1s").to("y")),
         "disorder",
     ),
-    "no measure": (lambda: bid_stream().window(ONE).aggregate(), "nothing"),
-    "no measure but a function": (lambda: bid_stream().window(ONE).aggregate(n=len), "not a measure"),
+    "no measure": (lambda: bid_stream().window(ONE).agg(), "nothing"),
+    "no measure but a function": (lambda: bid_stream().window(ONE).agg(n=len), "not a measure"),
     "no aggregate": (lambda: h.using(len, "price"), "not an aggregate"),
     "an aggregate of no column": (lambda: h.using(h.GSet()), "no column"),
     "group_by nothing": (lambda: bid_stream().window(ONE).group_by(), "no column"),
-    "distinct of nothing": (lambda: bid_stream().window(ONE).distinct(), "no column"),
-    "float key": (lambda: bid_stream().window(ONE).group_by("rate").aggregate(n=h.count()), "Float64 cannot be a key"),
+    "distinct of nothing": (lambda: bid_stream().window(ONE).unique([]), "no column"),
+    "float key": (lambda: bid_stream().window(ONE).group_by("rate").agg(n=h.count()), "Float64 cannot be a key"),
     "sessions by two keys": (
-        lambda: bid_stream().window(h.Session("1s")).group_by("auction", "vip").aggregate(n=h.count()),
+        lambda: bid_stream().window(h.Session("1s")).group_by("auction", "vip").agg(n=h.count()),
         "at most one key",
     ),
     "sliding windows that accumulate": (
-        lambda: bid_stream().window(h.Sliding("2s", every="1s"), accumulate=True).aggregate(n=h.count()),
+        lambda: bid_stream().window(h.Sliding("2s", every="1s"), accumulate=True).agg(n=h.count()),
         "only tumbling windows accumulate",
     ),
     "no window": (lambda: bid_stream().window("1s"), "not a window"),
     "columns that the sample has not": (lambda: h.using(WIDEST, "price"), "as its sample has, 2; here it is given 1"),
     "values of several types": (
-        lambda: bid_stream().window(ONE).aggregate(x=h.using(MIXED, "price")),
+        lambda: bid_stream().window(ONE).agg(x=h.using(MIXED, "price")),
         "of its sample it is",
     ),
     "map that changes the number of rows": (
-        lambda: bid_stream().map(lambda rows: pl.DataFrame({"x": [1]})),
+        lambda: bid_stream().map_batches(lambda rows: pl.DataFrame({"x": [1]})),
         "1 rows from 0",
     ),
-    "map that gives no frame": (lambda: bid_stream().map(lambda rows: 7), "a int"),
-    "map that fails": (lambda: bid_stream().map(lambda rows: rows["price"][0] + 1), "IndexError"),
-    "flat_map of no list": (lambda: bid_stream().flat_map(x=pl.col("price")), "list"),
-    "flat_map of two": (lambda: bid_stream().flat_map(x=pl.col("a"), y=pl.col("b")), "one column"),
+    "map that gives no frame": (lambda: bid_stream().map_batches(lambda rows: 7), "a int"),
+    "map that fails": (lambda: bid_stream().map_batches(lambda rows: rows["price"][0] + 1), "IndexError"),
+    "explode of no list": (lambda: bid_stream().explode(x=pl.col("price")), "list"),
+    "explode of two": (lambda: bid_stream().explode(x=pl.col("a"), y=pl.col("b")), "one column"),
     "filter that is no condition": (lambda: bid_stream().filter(pl.col("price")), "Int64"),
     "select of an aggregate": (lambda: bid_stream().select(x=pl.col("price").sum()), "beyond its row"),
     "filter by an aggregate": (lambda: bid_stream().filter(pl.col("price").sum() > 3), "beyond its row"),
@@ -247,23 +243,23 @@ def test_a_mistake_is_found_when_the_pipeline_is_built(mistake):
 
 RUNNING = {
     "filter": (lambda: bid_stream(schema=None).filter(pl.col("prize") > 1).to("out"), "prize"),
-    "measure": (lambda: bid_stream(schema=None).window(ONE).aggregate(n=h.sum("prize")).to("out"), "prize"),
-    "key": (lambda: bid_stream(schema=None).window(ONE).group_by("prize").aggregate(n=h.count()).to("out"), "prize"),
+    "measure": (lambda: bid_stream(schema=None).window(ONE).agg(n=h.sum("prize")).to("out"), "prize"),
+    "key": (lambda: bid_stream(schema=None).window(ONE).group_by("prize").agg(n=h.count()).to("out"), "prize"),
     "keys": (
-        lambda: bid_stream(schema=None).window(ONE).group_by("prize", "vip").aggregate(n=h.count()).to("out"),
+        lambda: bid_stream(schema=None).window(ONE).group_by("prize", "vip").agg(n=h.count()).to("out"),
         "prize",
     ),
-    "float key": (lambda: bid_stream(schema=None).window(ONE).group_by("rate").aggregate(n=h.count()).to("out"), "key"),
-    "float sum": (lambda: bid_stream(schema=None).window(ONE).aggregate(n=h.sum("rate")).to("out"), "Float64"),
+    "float key": (lambda: bid_stream(schema=None).window(ONE).group_by("rate").agg(n=h.count()).to("out"), "key"),
+    "float sum": (lambda: bid_stream(schema=None).window(ONE).agg(n=h.sum("rate")).to("out"), "Float64"),
     "result": (lambda: counts(schema=None).filter(pl.col("m") > 1).to("out"), "m"),
-    "top by": (lambda: counts(schema=None).top(1, by="m").to("out"), "m"),
+    "top by": (lambda: counts(schema=None).top_k(1, by="m").to("out"), "m"),
     "map that fails": (
-        lambda: bid_stream().map(lambda rows: rows if not len(rows) else 1 // 0).to("out"),
+        lambda: bid_stream().map_batches(lambda rows: rows if not len(rows) else 1 // 0).to("out"),
         "ZeroDivisionError",
     ),
-    "map of fewer rows": (lambda: bid_stream().map(lambda rows: rows.head(0)).to("out"), "0 rows from"),
+    "map of fewer rows": (lambda: bid_stream().map_batches(lambda rows: rows.head(0)).to("out"), "0 rows from"),
     "map of results that fails": (
-        lambda: counts().map(lambda rows: rows if not len(rows) else 1 // 0).to("out"),
+        lambda: counts().map_batches(lambda rows: rows if not len(rows) else 1 // 0).to("out"),
         "ZeroDivisionError",
     ),
     "schema": (lambda: h.source("bids", time="at", schema={**BIDS, "more": pl.Int64}).to("out"), "'more'"),
@@ -299,18 +295,18 @@ def test_a_pipeline_names_its_time_where_it_begins():
     for named in ({"time": "when"}, {"disorder": "2s"}, {"columns": ["price"]}):
         with pytest.raises(BadProgram, match=r"(?s)a pipeline knows its own.*h\.source\("):
             h.job(flow, **named)
-    untyped = h.source("bids", time="when").window(ONE).aggregate(n=h.count()).to("counts")
+    untyped = h.source("bids", time="when").window(ONE).agg(n=h.count()).to("counts")
     with pytest.raises(HolonsError, match=r'(?s)no time column \'when\'.*h\.source\("bids", time="\.\.\."\)'):
         h.run(untyped, {"bids": [bids()]}, engine="embedded").wait()
 
 
 def test_windows_say_that_something_is_to_be_known_of_them():
-    with pytest.raises(AttributeError, match=r"no 'to': say what is to be known, \.aggregate"):
+    with pytest.raises(AttributeError, match=r"no 'to': say what is to be known, \.agg\(n"):
         bid_stream().window(ONE).to("out")
 
 
 def test_late_rows_are_told_by_stream():
-    job = h.source("bids").union(h.source("asks")).window(ONE).aggregate(n=h.count()).to("out")
+    job = h.source("bids").union(h.source("asks")).window(ONE).agg(n=h.count()).to("out")
     streams = {"bids": [pl.DataFrame({"ts": [5, 1]})], "asks": [pl.DataFrame({"ts": [5, 1, 2]})]}
     with pytest.warns(LateRows, match=r"3 rows were late and diverted \(1 of bids, 2 of asks\)"):
         h.run(job, streams, engine="embedded").wait().results()
@@ -328,8 +324,8 @@ def test_streams_and_groups_say_what_comes_first():
         h.source("bids").group_by("auction")
     with pytest.raises(AttributeError, match=r"no 'nonsense'$"):
         _ = h.source("bids").nonsense
-    with pytest.raises(AttributeError, match=r"no 'agg': say \.aggregate"):
-        h.source("bids").window(ONE).group_by("auction").agg(n=h.count())
+    with pytest.raises(AttributeError, match=r"no 'aggregate': say \.agg"):
+        h.source("bids").window(ONE).group_by("auction").aggregate(n=h.count())
 
 
 @pytest.mark.parametrize(
@@ -343,7 +339,7 @@ def test_streams_and_groups_say_what_comes_first():
 )
 def test_a_schema_under_which_a_value_would_be_lost_is_refused(values, dtype, told):
     rows = pl.DataFrame({"ts": range(len(values)), "v": values})
-    best = h.source("s", schema={"ts": pl.Int64, "v": dtype}).window(ONE).aggregate(best=h.max("v")).to("best")
+    best = h.source("s", schema={"ts": pl.Int64, "v": dtype}).window(ONE).agg(best=h.max("v")).to("best")
     with pytest.raises(HolonsError, match=rf"(?s)'v' is .*, and its schema says .*{told}.*convert it yourself"):
         h.run(best, {"s": [rows]}, engine="embedded").wait()
 
@@ -351,7 +347,7 @@ def test_a_schema_under_which_a_value_would_be_lost_is_refused(values, dtype, to
 @pytest.mark.parametrize(("values", "dtype", "best"), [([1.0, None, 2.0], pl.Int64, 2), ([1, 2], pl.Float64, 2.0)])
 def test_a_schema_under_which_no_value_is_lost_is_kept(values, dtype, best):
     rows = pl.DataFrame({"ts": range(len(values)), "v": values})
-    job = h.source("s", schema={"ts": pl.Int64, "v": dtype}).window(ONE).aggregate(best=h.max("v")).to("best")
+    job = h.source("s", schema={"ts": pl.Int64, "v": dtype}).window(ONE).agg(best=h.max("v")).to("best")
     (row,) = h.run(job, {"s": [rows]}, engine="embedded").wait().results().rows()
     assert row["best"] == best
     assert type(row["best"]) is type(best)

@@ -34,7 +34,7 @@ TWO = h.Tumbling("2s")
 
 
 def counts(schema=BIDS, *keys):
-    return bid_stream(schema=schema).window(TWO).group_by(*(keys or ("auction",))).aggregate(n=h.count())
+    return bid_stream(schema=schema).window(TWO).group_by(*(keys or ("auction",))).agg(n=h.count())
 
 
 def counted(size=2):
@@ -50,7 +50,7 @@ def counted(size=2):
 @pytest.mark.parametrize("n", [1, 2, 100])
 @pytest.mark.parametrize("ties", [False, True])
 def test_top(schema, n, ties):
-    found = everywhere(counts(schema).top(n, by="n", ties=ties).to("out"), DATA)()
+    found = everywhere(counts(schema).top_k(n, by="n", ties=ties).to("out"), DATA)()
     expected = []
     for rows in counted().values():
         ranked = sorted(rows, key=lambda row: (-row["n"], row["auction"]))
@@ -61,18 +61,16 @@ def test_top(schema, n, ties):
 
 def test_top_with_ties_has_more_rows_than_without():
     """The data has ties, so the test above means something."""
-    assert len(everywhere(counts().top(1, by="n", ties=True).to("out"), DATA)()) > len(counted())
+    assert len(everywhere(counts().top_k(1, by="n", ties=True).to("out"), DATA)()) > len(counted())
 
 
 @pytest.mark.parametrize("by", ["auction", "dear", "n"])
 @pytest.mark.parametrize("n", [1, 2])
 def test_top_is_by_the_column_that_is_named(by, n):
     """The key, the second measure, or the first: each has its own largest ones."""
-    asked = (
-        bid_stream().window(TWO).group_by("auction").aggregate(n=h.count(), dear=h.count(where=pl.col("price") > 10))
-    )
+    asked = bid_stream().window(TWO).group_by("auction").agg(n=h.count(), dear=h.count(where=pl.col("price") > 10))
     for measured in (asked, counts()) if by != "dear" else (asked,):
-        found = everywhere(measured.top(n, by=by, ties=True).select("window_start", by).to("out"), DATA)()
+        found = everywhere(measured.top_k(n, by=by, ties=True).select("window_start", by).to("out"), DATA)()
         everything = everywhere(measured.select("window_start", by).to("out"), DATA)()
         expected = []
         for start in {row["window_start"] for row in everything}:
@@ -84,17 +82,17 @@ def test_top_is_by_the_column_that_is_named(by, n):
 @pytest.mark.parametrize("ties", [False, True])
 def test_top_by_a_column_with_null_and_nan_has_those_last(ties):
     rows = pl.DataFrame({"at": [0] * 6, "key": list(range(6)), "x": [None, 1.0, float("nan"), 2.0, 2.0, None]})
-    stream = h.source("in", time="at", schema=rows).window(h.Tumbling("1s")).group_by("key").aggregate(x=h.max("x"))
+    stream = h.source("in", time="at", schema=rows).window(h.Tumbling("1s")).group_by("key").agg(x=h.max("x"))
     found = [
-        [row["key"] for row in everywhere(stream.top(n, by="x", ties=ties).select("key").to("out"), {"in": rows})()]
+        [row["key"] for row in everywhere(stream.top_k(n, by="x", ties=ties).select("key").to("out"), {"in": rows})()]
         for n in (1, 3, 4)
     ]
     assert found == ([[3, 4], [1, 3, 4], [0, 1, 2, 3, 4, 5]] if ties else [[3], [1, 3, 4], [0, 1, 3, 4]])
 
 
 def test_top_by_several_columns():
-    asked = bid_stream().window(TWO).group_by("auction").aggregate(n=h.count(), best=h.max("price"))
-    found = everywhere(asked.top(2, by=["n", "best"], ties=True).select("auction", "n", "best").to("out"), DATA)()
+    asked = bid_stream().window(TWO).group_by("auction").agg(n=h.count(), best=h.max("price"))
+    found = everywhere(asked.top_k(2, by=["n", "best"], ties=True).select("auction", "n", "best").to("out"), DATA)()
     expected = []
     for inside in by_window(ROWS, 2).values():
         rows = [
@@ -123,7 +121,7 @@ def test_sort_puts_the_rows_of_each_window_in_order(schema, descending):
 
 @SCHEMAS
 def test_distinct_keeps_the_first_row_of_each_kind(schema):
-    found = everywhere(counts(schema).distinct("n").to("out"), DATA)()
+    found = everywhere(counts(schema).unique("n").to("out"), DATA)()
     expected = [
         next(row for row in rows if row["n"] == n) for rows in counted().values() for n in {row["n"] for row in rows}
     ]
@@ -133,8 +131,8 @@ def test_distinct_keeps_the_first_row_of_each_kind(schema):
 @SCHEMAS
 def test_zip_of_two_results_of_the_same_windows(schema):
     windowed = bid_stream(schema=schema).window(h.Tumbling("1s"))
-    rare = bid_stream(schema=schema).filter(pl.col("price") > 22).window(h.Tumbling("1s")).aggregate(rare=h.count())
-    found = everywhere(windowed.aggregate(n=h.count()).zip(rare).to("out"), DATA)()
+    rare = bid_stream(schema=schema).filter(pl.col("price") > 22).window(h.Tumbling("1s")).agg(rare=h.count())
+    found = everywhere(windowed.agg(n=h.count()).zip(rare).to("out"), DATA)()
     expected = [
         {**span(at, 1), "n": len(rows), "rare": sum((row["price"] or 0) > 22 for row in rows)}
         for at, rows in by_window(ROWS, 1).items()
@@ -145,9 +143,9 @@ def test_zip_of_two_results_of_the_same_windows(schema):
 
 def test_zip_across_stages():
     """The second stage has the same windows: its results are zipped with those of the first."""
-    first = bid_stream().window(TWO).group_by("auction").aggregate(n=h.count())
-    most = first.window(TWO).aggregate(most=h.max("n"))
-    everything = bid_stream().window(TWO).aggregate(all=h.count())
+    first = bid_stream().window(TWO).group_by("auction").agg(n=h.count())
+    most = first.window(TWO).agg(most=h.max("n"))
+    everything = bid_stream().window(TWO).agg(all=h.count())
     found = everywhere(h.job(everything.zip(most).to("one"), most.zip(everything).to("two")), DATA)
     expected = [
         {**span(at, 2), "all": len(rows), "most": max(row["n"] for row in counted()[at])}
@@ -160,7 +158,7 @@ def test_zip_across_stages():
 
 
 def test_zip_of_several_rows_is_refused():
-    job = counts().zip(bid_stream().window(TWO).aggregate(all=h.count())).to("out")
+    job = counts().zip(bid_stream().window(TWO).agg(all=h.count())).to("out")
     with pytest.raises(h.HolonsError, match=r"test_results.py:\d+: zip of several rows"):
         run_oracle(job, {"bids": cut(bids(), 1, 100)})
 
@@ -168,7 +166,7 @@ def test_zip_of_several_rows_is_refused():
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("keys", [("auction",), ("auction", "bidder")], ids=" ".join)
 def test_join_of_completed_windows(how, keys):
-    high = bid_stream().filter(pl.col("price") > 15).window(TWO).group_by(*keys).aggregate(high=h.max("price"))
+    high = bid_stream().filter(pl.col("price") > 15).window(TWO).group_by(*keys).agg(high=h.max("price"))
     found = everywhere(counts(BIDS, *keys).join(high, on=keys, how=how).to("out"), DATA)()
     expected = []
     for at, inside in by_window(ROWS, 2).items():
@@ -181,7 +179,7 @@ def test_join_of_completed_windows(how, keys):
 
 
 def test_an_inner_join_of_completed_windows_without_a_schema_where_one_side_has_no_rows():
-    high = bid_stream(schema=None).filter(pl.col("price") > 27).window(TWO).group_by("bidder").aggregate(h=h.count())
+    high = bid_stream(schema=None).filter(pl.col("price") > 27).window(TWO).group_by("bidder").agg(h=h.count())
     job = counts(None, "bidder").join(high, on="bidder").select("bidder", "n", "h").to("out")
     expected = [
         {"bidder": key, "n": len(rows), "h": sum((row["price"] or 0) > 27 for row in rows)}
@@ -192,10 +190,8 @@ def test_an_inner_join_of_completed_windows_without_a_schema_where_one_side_has_
 
 
 def test_join_of_results_of_two_streams_where_a_window_may_have_no_rows():
-    prices = (
-        ask_stream().filter(pl.col("limit") == 5).window(h.Tumbling("1s")).group_by("item").aggregate(asks=h.count())
-    )
-    mine = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(n=h.count())
+    prices = ask_stream().filter(pl.col("limit") == 5).window(h.Tumbling("1s")).group_by("item").agg(asks=h.count())
+    mine = bid_stream().window(h.Tumbling("1s")).group_by("auction").agg(n=h.count())
     mine = mine.select("window_start", "window_end", "n", item=pl.col("auction"))
     found = everywhere(mine.join(prices, on="item", how="left").to("out"), BOTH)()
     expected = []
@@ -211,9 +207,9 @@ def test_join_of_results_of_two_streams_where_a_window_may_have_no_rows():
 
 def test_results_are_counted_at_the_time_that_at_says():
     """Each auction's count of a window of one second expires `n` seconds later."""
-    asked = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(n=h.count())
+    asked = bid_stream().window(h.Tumbling("1s")).group_by("auction").agg(n=h.count())
     expires = asked.with_columns(expires=pl.col("window_end") + pl.duration(seconds=pl.col("n"))).at("expires")
-    job = expires.window(h.Tumbling("1s")).aggregate(expired=h.count(), s=h.sum("n")).to("out")
+    job = expires.window(h.Tumbling("1s")).agg(expired=h.count(), s=h.sum("n")).to("out")
     moved = [
         {"at": row["window_end"] + row["n"] * SECOND, "n": row["n"]} for rows in counted(1).values() for row in rows
     ]
@@ -225,15 +221,9 @@ def test_results_are_counted_at_the_time_that_at_says():
 
 
 def test_at_takes_integers_and_stays_with_the_rows_that_are_chosen():
-    asked = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(n=h.count())
+    asked = bid_stream().window(h.Tumbling("1s")).group_by("auction").agg(n=h.count())
     late = asked.with_columns(t=pl.col("window_end").dt.timestamp("us") + pl.col("auction") * 1_000_000).at("t")
-    job = (
-        late.filter(pl.col("auction") > 2)
-        .top(1, by="auction")
-        .window(h.Tumbling("1s"))
-        .aggregate(n=h.count())
-        .to("out")
-    )
+    job = late.filter(pl.col("auction") > 2).top_k(1, by="auction").window(h.Tumbling("1s")).agg(n=h.count()).to("out")
     moved = []
     for rows in counted(1).values():
         last = max((row for row in rows if row["auction"] > 2), key=lambda row: row["auction"], default=None)
@@ -243,16 +233,14 @@ def test_at_takes_integers_and_stays_with_the_rows_that_are_chosen():
 
 
 def test_at_refuses_null_and_times_before_the_window():
-    asked = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(best=h.max("price"), n=h.count())
+    asked = bid_stream().window(h.Tumbling("1s")).group_by("auction").agg(best=h.max("price"), n=h.count())
     null = asked.with_columns(t=pl.when(pl.col("n") > 1).then(pl.col("window_end"))).at("t")
     with pytest.raises(BadInput, match=r"test_results.py:\d+: 't' is null") as error:
-        run_oracle(null.window(TWO).aggregate(n=h.count()).to("out"), {"bids": cut(bids(), 1, 100)})
+        run_oracle(null.window(TWO).agg(n=h.count()).to("out"), {"bids": cut(bids(), 1, 100)})
     assert error.value.hint
     early = asked.with_columns(t=pl.col("window_start") - timedelta(seconds=5)).at("t")
     with pytest.raises(h.HolonsError, match=r"test_results.py:\d+"):
-        h.run(
-            early.window(TWO).aggregate(n=h.count()).to("out"), {"bids": cut(bids(), 1, 100)}, engine="embedded"
-        ).wait()
+        h.run(early.window(TWO).agg(n=h.count()).to("out"), {"bids": cut(bids(), 1, 100)}, engine="embedded").wait()
 
 
 # --- nexmark's way of asking ------------------------------------------------------------------------------------------
@@ -260,10 +248,10 @@ def test_at_refuses_null_and_times_before_the_window():
 
 def test_what_is_chosen_in_one_place_feeds_the_next_stage_once():
     """A gathered result is inserted by one partition, a spread one by all: each row once in either case."""
-    best = counts().top(1, by="n")
+    best = counts().top_k(1, by="n")
     job = h.job(
-        best.window(h.Tumbling("6s")).group_by("auction").aggregate(times=h.count()).to("gathered"),
-        counts().window(h.Tumbling("6s")).group_by("auction").aggregate(times=h.count()).to("spread"),
+        best.window(h.Tumbling("6s")).group_by("auction").agg(times=h.count()).to("gathered"),
+        counts().window(h.Tumbling("6s")).group_by("auction").agg(times=h.count()).to("spread"),
     )
     found = everywhere(job, DATA)
     tops = [max(rows, key=lambda row: (row["n"], -row["auction"])) for rows in counted().values()]

@@ -72,12 +72,12 @@ def test_select_of_nothing_but_constants_gives_one_row_for_each():
 
 
 def test_constants_after_a_window_in_which_nothing_is_left_make_no_rows():
-    counted = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(n=h.count())
+    counted = bid_stream().window(h.Tumbling("1s")).group_by("auction").agg(n=h.count())
     assert out(counted.filter(pl.col("n") > 10_000).select(x=pl.lit(7))) == []
 
 
 def test_map_takes_batches_and_knows_nothing_of_their_size():
-    found = out(bid_stream().map(lambda rows: rows.select(z=pl.col("auction") * 10, who="bidder")))
+    found = out(bid_stream().map_batches(lambda rows: rows.select(z=pl.col("auction") * 10, who="bidder")))
     assert found == in_order({"z": row["auction"] * 10, "who": row["bidder"]} for row in ROWS)
 
 
@@ -96,22 +96,28 @@ def words(row):
     ],
     ids=["expression", "function", "lists of Python"],
 )
-def test_flat_map_gives_a_row_for_each_item_and_none_for_null(items):
-    found = out(bid_stream().flat_map(word=items).select("auction", "word"))
+def test_explode_gives_a_row_for_each_item_and_none_for_null(items):
+    found = out(bid_stream().explode(word=items).select("auction", "word"))
     assert found == in_order({"auction": row["auction"], "word": word} for row in ROWS for word in words(row))
 
 
-def test_flat_map_of_a_list_column_and_of_empty_lists():
+def test_explode_of_a_list_column_and_of_empty_lists():
     lists = pl.when(pl.col("vip")).then(pl.concat_list("auction", "price")).otherwise(pl.lit([], pl.List(pl.Int64)))
-    found = out(bid_stream().with_columns(items=lists).flat_map(item="items").select("bidder", "item"))
+    found = out(bid_stream().with_columns(items=lists).explode(item="items").select("bidder", "item"))
     assert found == in_order(
         {"bidder": row["bidder"], "item": item} for row in ROWS if row["vip"] for item in (row["auction"], row["price"])
     )
 
 
-def test_flat_mapped_rows_are_counted_at_their_own_time():
-    counted = bid_stream().flat_map(word=pl.col("text").str.split(" ")).window(h.Tumbling("2s"))
-    found = everywhere(counted.aggregate(n=h.count()).to("out"), {"bids": bids()})()
+def test_a_list_column_is_exploded_in_its_place():
+    words = bid_stream().with_columns(words=pl.col("text").str.split(" ")).select("bidder", "words")
+    assert out(words.explode("words")) == out(words.explode(word="words").select("bidder", words="word"))
+    assert len(out(words.explode("words"))) > 0
+
+
+def test_exploded_rows_are_counted_at_their_own_time():
+    counted = bid_stream().explode(word=pl.col("text").str.split(" ")).window(h.Tumbling("2s"))
+    found = everywhere(counted.agg(n=h.count()).to("out"), {"bids": bids()})()
     sizes = {start: sum(len(words(row)) for row in rows) for start, rows in by_window(ROWS, 2).items()}
     assert found == in_order({**span(start, 2), "n": n} for start, n in sizes.items() if n)
 
@@ -154,7 +160,7 @@ def test_union_of_two_streams_and_of_two_parts_of_one(schema):
     mine = bid_stream(**options).select("at", key=pl.col("auction"))
     theirs = ask_stream(**options).select("at", key=pl.col("item"))
     high = bid_stream(**options).filter(pl.col("price") > 20).select("at", key=pl.lit(77, pl.Int64))
-    job = mine.union(theirs, high).window(h.Tumbling("2s")).group_by("key").aggregate(n=h.count()).to("out")
+    job = mine.union(theirs, high).window(h.Tumbling("2s")).group_by("key").agg(n=h.count()).to("out")
     rows = [{"at": row["at"], "key": row["auction"]} for row in ROWS]
     rows += [{"at": row["at"], "key": row["item"]} for row in asks().to_dicts() if row["item"] is not None]
     rows += [{"at": row["at"], "key": 77} for row in ROWS if (row["price"] or 0) > 20]
@@ -176,7 +182,7 @@ def test_a_union_of_rows_keeps_each_row_as_often_as_it_is_in_there():
 
 def test_a_row_sink_beside_a_window_sink():
     stream = bid_stream().filter(pl.col("vip"))
-    job = h.job(stream.select("bidder").to("rows"), stream.window(h.Tumbling("1s")).aggregate(n=h.count()).to("counts"))
+    job = h.job(stream.select("bidder").to("rows"), stream.window(h.Tumbling("1s")).agg(n=h.count()).to("counts"))
     found = everywhere(job, {"bids": bids()})
     chosen = [row for row in ROWS if row["vip"]]
     assert found("rows") == in_order({"bidder": row["bidder"]} for row in chosen)
@@ -196,7 +202,7 @@ def test_late_rows_and_rows_without_a_time_are_set_aside(schema):
     late = frame.head(1).with_columns(at=pl.lit(BEGIN - timedelta(hours=1)).cast(BIDS["at"]))
     dead = frame.head(1).with_columns(at=pl.lit(None, BIDS["at"]))
     given = pl.concat([frame, late, dead])
-    job = bid_stream(schema=schema).window(h.Tumbling("1s")).aggregate(n=h.count()).to("out")
+    job = bid_stream(schema=schema).window(h.Tumbling("1s")).agg(n=h.count()).to("out")
     found = everywhere(job, {"bids": given}, partitions=(1,))
     assert sum(row["n"] for row in found("out")) == len(frame)
     assert [(row["_stream"], row["_offset"]) for row in found("late")] == [("bids", len(frame))]
@@ -205,7 +211,7 @@ def test_late_rows_and_rows_without_a_time_are_set_aside(schema):
 
 def test_rows_that_are_set_aside_say_of_which_stream_they_are():
     streams = {stream: [[pl.DataFrame({"ts": [5, 1, None]}), END]] for stream in ("bids", "asks")}
-    job = h.source("bids").union(h.source("asks")).window(h.Tumbling("1s")).aggregate(n=h.count()).to("out")
+    job = h.source("bids").union(h.source("asks")).window(h.Tumbling("1s")).agg(n=h.count()).to("out")
     found = h.run(job, streams, engine="embedded").wait().results()
     assert [(row["_stream"], row["_offset"]) for row in found.rows("late")] == [("bids", 1), ("asks", 1)]
     assert [(row["_stream"], row["_offset"]) for row in found.rows("dead")] == [("bids", 2), ("asks", 2)]
@@ -237,7 +243,7 @@ def test_times_of_any_type(times):
         "berlin": frame.with_columns(pl.col("at").dt.convert_time_zone("Europe/Berlin")),
         "date": frame.with_columns(pl.col("at").dt.date()),
     }[times]
-    job = bid_stream(schema=frame).window(h.Tumbling("1s")).aggregate(n=h.count(), last=h.max("at")).to("out")
+    job = bid_stream(schema=frame).window(h.Tumbling("1s")).agg(n=h.count(), last=h.max("at")).to("out")
     found = everywhere(job, {"bids": frame}, partitions=(1,))()
     assert sum(row["n"] for row in found) == len(frame)
     assert {row["last"] for row in found} <= set(frame["at"].to_list())

@@ -18,12 +18,12 @@ from holons.semantics import run as run_oracle
 CODE = """
 def build(limit=3, size="1s", factor=2):
     stream = h.source("bids", time="at", disorder="300ms", schema=BIDS).filter(pl.col("auction") < limit)
-    mapped = stream.map(lambda rows: rows.with_columns(twice=pl.col("price") * factor))
+    mapped = stream.map_batches(lambda rows: rows.with_columns(twice=pl.col("price") * factor))
     two = h.Tumbling(size)
-    counts = mapped.window(two).group_by("bidder").aggregate(n=h.count(), s=h.sum("twice", where=pl.col("vip")))
+    counts = mapped.window(two).group_by("bidder").agg(n=h.count(), s=h.sum("twice", where=pl.col("vip")))
     asks = h.source("asks", time="at", schema=ASKS).select("item", "seller")
     pairs = stream.window(two).join(asks.window(two), on={"auction": "item"}).select("seller", "price")
-    return h.job(counts.top(2, by="n").to("top"), pairs.to("pairs"), stream.select("text").to("texts"))
+    return h.job(counts.top_k(2, by="n").to("top"), pairs.to("pairs"), stream.select("text").to("texts"))
 """
 
 
@@ -48,7 +48,7 @@ def test_the_same_code_on_other_lines_has_the_same_digest():
         ('pl.col("auction") < limit', 'pl.col("auction") <= limit'),
         ('where=pl.col("vip")', 'where=~pl.col("vip")'),
         ('h.sum("twice"', 'h.max("twice"'),
-        ("top(2", "top(3"),
+        ("top_k(2", "top_k(3"),
         ('group_by("bidder")', 'group_by("text")'),
         ('to("pairs")', 'to("both")'),
         ('"300ms"', '"400ms"'),
@@ -87,7 +87,7 @@ def test_explain_has_every_step_and_the_state():
         "source bids (time at, disorder 300ms)",
         "source asks (time at)",
         "filter auction < ",
-        "map <lambda>",
+        "map_batches <lambda>",
         "Tumbling(1s) by bidder: n = count(), s = sum(twice where",
         "top 2 by n",
         "inner join on auction = item, Tumbling(1s)",
@@ -122,8 +122,8 @@ def test_describe_is_plain_data():
 
 
 def test_explain_tells_once_what_several_sinks_share():
-    counted = bid_stream().window(h.Tumbling("1s")).group_by("auction").aggregate(n=h.count())
-    text = h.job(counted.to("all"), counted.top(1, by="n").to("most")).explain()
+    counted = bid_stream().window(h.Tumbling("1s")).group_by("auction").agg(n=h.count())
+    text = h.job(counted.to("all"), counted.top_k(1, by="n").to("most")).explain()
     assert text.count("by auction: n = count") == 2
     assert text.count("[as above]") == 1
     assert text.count("source bids") == 1
@@ -132,7 +132,7 @@ def test_explain_tells_once_what_several_sinks_share():
 def test_pipelines_and_their_parts_are_shown_in_a_few_words():
     rows = bid_stream().filter(pl.col("price") > 3)
     windows = rows.window(h.Tumbling("1s"))
-    counted = windows.group_by("auction", "bidder").aggregate(n=h.count())
+    counted = windows.group_by("auction", "bidder").agg(n=h.count())
     assert repr(bid_stream()) == "Stream(source bids (time at, disorder 300ms))"
     assert repr(windows).startswith("Windowed(filter price > ")
     assert repr(windows).endswith(", Tumbling(1s))")
@@ -147,7 +147,7 @@ def test_pipelines_and_their_parts_are_shown_in_a_few_words():
 def test_what_shows_a_long_step_stays_short_and_in_one_line():
     long = bid_stream().filter(pl.col("text") != "word\n" * 500)
     windows = long.window(h.Tumbling("1s"))
-    for one in (long, windows, windows.group_by("auction"), windows.aggregate(**{"n" * 500: h.count()})):
+    for one in (long, windows, windows.group_by("auction"), windows.agg(**{"n" * 500: h.count()})):
         assert len(repr(one)) < 150
         assert repr(one).isprintable()
         assert "…" in repr(one)

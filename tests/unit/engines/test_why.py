@@ -253,9 +253,9 @@ def test_windows_near_it_are_named_if_there_is_none():
 
 CLICKS = h.source("bids")
 SEVERAL = h.job(
-    CLICKS.window(h.Sliding("10s", every="5s")).aggregate(n=h.count()).to("slide"),
-    CLICKS.window(h.Tumbling("4s")).aggregate(n=h.count()).to("tumble"),
-    CLICKS.window(h.Session("2s")).group_by("kind").aggregate(n=h.count()).to("sessions"),
+    CLICKS.window(h.Sliding("10s", every="5s")).agg(n=h.count()).to("slide"),
+    CLICKS.window(h.Tumbling("4s")).agg(n=h.count()).to("tumble"),
+    CLICKS.window(h.Session("2s")).group_by("kind").agg(n=h.count()).to("sessions"),
     name="several",
 )
 

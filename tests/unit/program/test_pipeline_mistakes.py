@@ -36,8 +36,8 @@ def results(pipeline: h.Job) -> h.Results:
 def test_an_expression_that_looks_beyond_its_row_is_refused(expression):
     for pipeline in (
         lambda: rows.with_columns(x=expression),
-        lambda: rows.window(SECOND).aggregate(x=h.sum(expression)),
-        lambda: rows.window(SECOND).group_by("user").aggregate(n=h.count()).with_columns(x=expression),
+        lambda: rows.window(SECOND).agg(x=h.sum(expression)),
+        lambda: rows.window(SECOND).group_by("user").agg(n=h.count()).with_columns(x=expression),
     ):
         with pytest.raises(BadProgram, match=r"test_pipeline_mistakes.py:\d+: .* looks beyond its row"):
             pipeline()
@@ -63,7 +63,7 @@ def test_an_expression_over_one_row_is_taken(expression):
 
 
 def test_gathered_results_may_be_looked_at_across_rows():
-    by_user = rows.window(SECOND).group_by("user").aggregate(n=h.count()).sort("user")
+    by_user = rows.window(SECOND).group_by("user").agg(n=h.count()).sort("user")
     shares = by_user.with_columns(share=pl.col("n") / pl.col("n").sum())
     assert [row["share"] for row in results(shares.to("out")).rows()] == [2 / 3, 1 / 3]
 
@@ -80,7 +80,7 @@ def test_gathered_results_may_be_looked_at_across_rows():
 )
 def test_a_column_that_is_no_integer_is_told_with_its_line(measure, told):
     with pytest.raises(BadElement) as caught:
-        results(rows.window(SECOND).aggregate(x=measure).to("out"))
+        results(rows.window(SECOND).agg(x=measure).to("out"))
     assert told in str(caught.value)
     assert "test_pipeline_mistakes.py" in str(caught.value)
 
@@ -92,7 +92,7 @@ def test_keys_are_names():
 
 def test_a_pipeline_without_a_sink_is_no_job():
     with pytest.raises(BadInput, match=r"\.to\("):
-        h.run(rows.window(SECOND).aggregate(n=h.count()), {"in": [ROWS]}, engine="embedded")  # type: ignore[arg-type]
+        h.run(rows.window(SECOND).agg(n=h.count()), {"in": [ROWS]}, engine="embedded")  # type: ignore[arg-type]
 
 
 def test_a_missing_column_is_told_once_and_with_its_line():
@@ -103,7 +103,7 @@ def test_a_missing_column_is_told_once_and_with_its_line():
 
 
 def test_sets_and_tuples_become_lists_and_structs():
-    kept = rows.window(SECOND).aggregate(users=h.using(h.GSet(), "user"), best=h.using(h.TopK(1), "n", "user"))
+    kept = rows.window(SECOND).agg(users=h.using(h.GSet(), "user"), best=h.using(h.TopK(1), "n", "user"))
     (row,) = results(kept.to("out")).rows()
     assert row["users"] == ["ann", "bob"]
     assert row["best"] == [{"field_0": 3, "field_1": "ann"}]
@@ -111,13 +111,13 @@ def test_sets_and_tuples_become_lists_and_structs():
 
 @pytest.mark.parametrize("key", ["user", "n"])
 def test_every_session_is_told_once_whatever_its_key(key):
-    sessions = rows.window(h.Session("1s")).group_by(key).aggregate(rows=h.count())
+    sessions = rows.window(h.Session("1s")).group_by(key).agg(rows=h.count())
     told = [row[key] for row in results(sessions.to("out")).rows()]
     assert sorted(told) == sorted(set(ROWS[key]))
-    best = results(sessions.top(1, by="rows").to("out")).rows()
+    best = results(sessions.top_k(1, by="rows").to("out")).rows()
     assert sorted(row[key] for row in best) == sorted(set(ROWS[key]))
 
 
 def test_a_session_of_everything_is_told_once():
-    alone = rows.window(h.Session("1s")).aggregate(rows=h.count())
+    alone = rows.window(h.Session("1s")).agg(rows=h.count())
     assert [row["rows"] for row in results(alone.to("out")).rows()] == [3]

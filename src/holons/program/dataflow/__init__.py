@@ -7,7 +7,7 @@ from holons.program.dataflow.api import Completed, Flow, Grouped, Rows, Stream, 
 from holons.program.dataflow.diagrams import Diagram
 from holons.program.dataflow.measures import (
     Measure,
-    approx_distinct,
+    approx_count_distinct,
     count,
     count_distinct,
     last,
@@ -16,7 +16,7 @@ from holons.program.dataflow.measures import (
     min,
     quantile,
     sum,
-    top,
+    top_k,
     using,
 )
 
@@ -29,7 +29,7 @@ __all__ = [
     "Rows",
     "Stream",
     "Windowed",
-    "approx_distinct",
+    "approx_count_distinct",
     "count",
     "count_distinct",
     "last",
@@ -39,6 +39,6 @@ __all__ = [
     "quantile",
     "source",
     "sum",
-    "top",
+    "top_k",
     "using",
 ]

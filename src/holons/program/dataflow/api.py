@@ -1,4 +1,4 @@
-"""Pipelines, as people write them: `h.source("bids", time="date_time").window(h.Tumbling("1s")).aggregate(n=h.count())`."""
+"""Pipelines, as people write them: `h.source("bids", time="date_time").window(h.Tumbling("1s")).agg(n=h.count())`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holons.program.dataflow.lines import line_of_user
 from holons.program.dataflow.measures import Measure, count
 from holons.program.dataflow.pipeline import Pipeline
 from holons.program.dataflow.plan import Node, Sink, Source
-from holons.program.dataflow.steps import Columns, Filter, FlatMap, Function, Items, Lookup, Map, Step
+from holons.program.dataflow.steps import Columns, Explode, Filter, Function, Items, Lookup, MapBatches, Step
 from holons.program.dataflow.text import explain, one_line
 from holons.program.job import Input, Job
 from holons.program.outputs import RESERVED
@@ -62,16 +62,22 @@ class Rows:
         """More columns, worked out row by row."""
         return self._then(Columns(_expressions(columns, named), more=True))
 
-    def map(self: R, function: Function) -> R:
+    def map_batches(self: R, function: Function) -> R:
         """A function on batches: a polars frame in, one with as many rows out. It must not look from row to row."""
-        return self._then(Map(function))
+        return self._then(MapBatches(function))
 
-    def flat_map(self: R, **item: Items) -> R:
-        """A row for each item of a list: `flat_map(word=pl.col("text").str.split(" "))`; or a function that gives lists."""
-        if len(item) != 1:
-            raise BadProgram(f"{line_of_user()}: flat_map names one column", hint="flat_map(word=...)")
-        ((name, items),) = item.items()
-        return self._then(FlatMap(name, items))
+    def explode(self: R, *column: str, **item: Items) -> R:
+        """A row for each item of a list: of a column, `explode("words")`, or `explode(word=pl.col("text").str.split(" "))`.
+
+        What is passed by name may also be a function that gives lists. As in Spark, an empty list or null gives no row.
+        """
+        lists = {**{name: name for name in column}, **item}
+        if len(lists) != 1:
+            raise BadProgram(
+                f"{line_of_user()}: explode names one column", hint='explode("words"), or explode(word=...)'
+            )
+        ((name, items),) = lists.items()
+        return self._then(Explode(name, items))
 
     def lookup(self: R, rows: Any, on: str | pl.Expr, *, key: str = "", how: Literal["inner", "left"] = "inner") -> R:  # noqa: ANN401
         """Columns of a small table, found by key: `h.table(...)`, or a Spark DataFrame, Parquet file, Arrow or polars table.
@@ -150,8 +156,8 @@ class Windowed:
     spec: WindowSpec
     accumulate: bool = False
 
-    def aggregate(self, **measures: Measure) -> Completed:
-        """One row for each window, over all partitions: `aggregate(n=h.count(), best=h.max("price"))`."""
+    def agg(self, **measures: Measure) -> Completed:
+        """One row for each window, over all partitions: `agg(n=h.count(), best=h.max("price"))`."""
         return self._aggregate((), measures)
 
     def per_partition(self, **measures: Measure) -> Completed:
@@ -170,11 +176,12 @@ class Windowed:
                 )
         return Grouped(self, keys)
 
-    def distinct(self, *columns: str) -> Completed:
-        """Each combination of values once in each window; rows with a null among them are left out."""
+    def unique(self, subset: str | Sequence[str]) -> Completed:
+        """Each combination of values once in each window, and these columns alone; rows with a null in them are left out."""
+        columns = _names(subset)
         if not columns:
-            raise BadProgram(f"{line_of_user()}: distinct names no column", hint='distinct("bidder")')
-        found = self.group_by(*columns).aggregate(**{"rows!": count()})
+            raise BadProgram(f"{line_of_user()}: unique names no column", hint='unique("bidder")')
+        found = self.group_by(*columns).agg(**{"rows!": count()})
         return found.select(*plan.WINDOW_COLUMNS, *columns)
 
     def join(self, other: Windowed, on: On, *, how: Literal["inner", "left", "semi", "anti"] = "inner") -> Completed:
@@ -193,7 +200,7 @@ class Windowed:
     def _aggregate(self, keys: tuple[str, ...], measures: dict[str, Measure], *, local: bool = False) -> Completed:
         line = line_of_user()
         if not measures:
-            raise BadProgram(f"{line}: an aggregate of nothing", hint="aggregate(n=h.count())")
+            raise BadProgram(f"{line}: an aggregate of nothing", hint="agg(n=h.count())")
         for name, measure in measures.items():
             if not isinstance(measure, Measure):
                 raise BadProgram(
@@ -205,9 +212,7 @@ class Windowed:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
-            raise AttributeError(
-                f"rows in windows have no {name!r}: say what is to be known, .aggregate(n=h.count(), ...)"
-            )
+            raise AttributeError(f"rows in windows have no {name!r}: say what is to be known, .agg(n=h.count(), ...)")
 
     def __repr__(self) -> str:
         return f"Windowed({_shown(self.node)}, {self.spec}{' accumulating' if self.accumulate else ''})"
@@ -220,7 +225,7 @@ class Grouped:
     windowed: Windowed
     keys: tuple[str, ...]
 
-    def aggregate(self, **measures: Measure) -> Completed:
+    def agg(self, **measures: Measure) -> Completed:
         """One row for each window and key."""
         return self.windowed._aggregate(self.keys, measures)
 
@@ -230,23 +235,23 @@ class Grouped:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
-            raise AttributeError(f"rows by key have no {name!r}: say .aggregate(n=h.count(), ...)")
+            raise AttributeError(f"rows by key have no {name!r}: say .agg(n=h.count(), ...)")
 
 
 class Completed(Rows):
     """The rows of completed windows: the same on every node, in one order."""
 
-    def top(self, n: int, by: str | Sequence[str], *, ties: bool = False) -> Completed:
-        """The n rows of each window with the largest values; with `ties`, also those that equal the last of them."""
-        return Completed(plan.Gathered(self.node, "top", _names(by), n, ties))
+    def top_k(self, k: int, by: str | Sequence[str], *, ties: bool = False) -> Completed:
+        """The k rows of each window with the largest values; with `ties`, also those that equal the last of them."""
+        return Completed(plan.Gathered(self.node, "top_k", _names(by), k, ties))
 
     def sort(self, by: str | Sequence[str], *, descending: bool = False) -> Completed:
         """The rows of each window in order."""
         return Completed(plan.Gathered(self.node, "sort", _names(by), descending=descending))
 
-    def distinct(self, *columns: str) -> Completed:
+    def unique(self, subset: str | Sequence[str]) -> Completed:
         """Of the rows of each window that agree in these columns, the first."""
-        return Completed(plan.Gathered(self.node, "distinct", columns))
+        return Completed(plan.Gathered(self.node, "unique", _names(subset)))
 
     def zip(self, other: Completed) -> Completed:
         """Both results of each window in one row, where both have one."""

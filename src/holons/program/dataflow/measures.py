@@ -1,4 +1,4 @@
-"""What a window is asked for: `aggregate(n=h.count(), best=h.max("price"))`.
+"""What a window is asked for: `agg(n=h.count(), best=h.max("price"))`.
 
 A measure says which aggregate keeps it, what is inserted for each row, and how its values are read as a column.
 """
@@ -213,7 +213,7 @@ class Distinct(Measure):
         if self.exact and dtype is not None and dtype.is_float():
             raise BadProgram(
                 f"{_name(self.column)} is {dtype}: exactly equal floats are rarely meant",
-                hint="round it and cast it to an integer, or take h.approx_distinct",
+                hint="round it and cast it to an integer, or take h.approx_count_distinct",
             )
         return DistinctCount() if self.exact else HyperLogLog(self.precision)
 
@@ -224,7 +224,7 @@ class Distinct(Measure):
         return pl.Series(values.astype(np.int64))
 
     def __str__(self) -> str:
-        return _told("count_distinct" if self.exact else "approx_distinct", _name(self.column), self.where)
+        return _told("count_distinct" if self.exact else "approx_count_distinct", _name(self.column), self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +313,7 @@ class Top(Measure):
 
     def __str__(self) -> str:
         by = ", ".join(f"{name}{'' if down else ' up'}" for name, down in zip(self.by, self.descending, strict=True))
-        return _told("top", f"{self.k} by {by}", self.where)
+        return _told("top_k", f"{self.k} by {by}", self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,7 +433,7 @@ def count_distinct(column: Column, *, where: pl.Expr | None = None) -> Measure:
     return Distinct(column, where=where)
 
 
-def approx_distinct(column: Column, *, precision: int = 12, where: pl.Expr | None = None) -> Measure:
+def approx_count_distinct(column: Column, *, precision: int = 12, where: pl.Expr | None = None) -> Measure:
     """About how many different values, in a few kilobytes (HyperLogLog)."""
     return Distinct(column, exact=False, precision=precision, where=where)
 
@@ -448,7 +448,7 @@ def last(column: Column, *, where: pl.Expr | None = None) -> Measure:
     return Last(column, where)
 
 
-def top(
+def top_k(
     k: int,
     by: str | Sequence[str],
     columns: str | Sequence[str],
@@ -463,7 +463,7 @@ def top(
     if len(down) != len(names) or not names or not wanted:
         raise BadProgram(
             f"{line_of_user()}: an order needs columns, and a direction for each",
-            hint='top(3, by="price", columns="bidder")',
+            hint='top_k(3, by="price", columns="bidder")',
         )
     return Top(k, names, down, wanted, where)
 

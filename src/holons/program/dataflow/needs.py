@@ -96,7 +96,7 @@ def _step_reads(step: steps.Step, before: Node, names: Names) -> Names:
     if isinstance(step, steps.Lookup):
         added = frozenset(step.table.frame.columns)
         return _both(None if names is None else names - added, _roots([step.on]))
-    if isinstance(step, steps.FlatMap) and isinstance(step.items, str | pl.Expr):
+    if isinstance(step, steps.Explode) and isinstance(step.items, str | pl.Expr):
         items = pl.col(step.items) if isinstance(step.items, str) else step.items
         return _both(None if names is None else names - {step.name}, _roots([items]))
     return _all(before)  # a function may look at any column

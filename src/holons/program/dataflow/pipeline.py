@@ -255,7 +255,7 @@ class Pipeline(Program):
         if isinstance(node, Join):
             return self._pairs(node, window)
         if isinstance(node, Stepped | Gathered | At):
-            if isinstance(node, Gathered) and node.what == "top" and isinstance(node.before, Aggregate):
+            if isinstance(node, Gathered) and node.what == "top_k" and isinstance(node.before, Aggregate):
                 part = self._values(node.before, window, whole=True, top=node)
             else:
                 part = self._part(node.before, window, memo, whole=whole or isinstance(node, Gathered))
@@ -356,17 +356,17 @@ def _after(node: Stepped | Gathered | At, part: Part, window: Window) -> Part:
 
 def _gathered(node: Gathered, part: Part) -> Part:
     frame = part.frame
-    if node.what == "distinct":
+    if node.what == "unique":
         chosen = frame.select(pl.struct(node.by).is_first_distinct()).to_series().to_numpy()
         return part.take(chosen)
     numbered = frame.with_row_index("row!")
-    if node.what == "top":
+    if node.what == "top_k":
         numbered = _near_the_top(numbered, node.by[0], node.n)
     others = [name for name in frame.columns if name not in node.by and not frame.schema[name].is_nested()]
     down = [node.descending] * len(node.by) + [False] * len(others)
     by = [pl.col(name).fill_nan(None) if frame[name].dtype.is_float() else pl.col(name) for name in node.by]
     order = numbered.sort(*by, *others, descending=down, nulls_last=True, maintain_order=True)
-    if node.what == "top" and len(order) > node.n:
+    if node.what == "top_k" and len(order) > node.n:
         place = order.select(pl.struct(by).rle_id()).to_series()
         order = order.filter(place <= place[node.n - 1]) if node.ties else order.head(node.n)
     return part.take(order["row!"].to_numpy())

@@ -447,7 +447,7 @@ class Gathered(Node):
     """All rows of a window in one place: the top ones, or each once."""
 
     before: Node
-    what: Literal["top", "distinct", "sort"]
+    what: Literal["top_k", "unique", "sort"]
     by: tuple[str, ...]
     n: int = 0
     ties: bool = False
@@ -469,18 +469,18 @@ class Gathered(Node):
         if self.before.place == "local":
             raise BadProgram(
                 f"{self.line}: {self.what} needs all rows, and each partition has its own",
-                hint="aggregate them in a window first: .window(...).aggregate(best=h.top(...))",
+                hint="aggregate them in a window first: .window(...).agg(best=h.top_k(...))",
             )
         if self.kind is None or not self.by:
-            raise BadProgram(f"{self.line}: {self.what} by no column", hint='name some: top(3, by="price")')
-        if self.what == "top" and self.n < 1:
-            raise BadProgram(f"{self.line}: the top {self.n} rows", hint="ask for one or more: top(3, by=...)")
+            raise BadProgram(f"{self.line}: {self.what} by no column", hint='name some: top_k(3, by="price")')
+        if self.what == "top_k" and self.n < 1:
+            raise BadProgram(f"{self.line}: the top {self.n} rows", hint="ask for one or more: top_k(3, by=...)")
         missing = [name for name in self.by if self.before.schema is not None and name not in self.before.schema]
         if missing:
             raise BadProgram(f"{self.line}: no column {missing[0]!r}", hint=_columns(self.before.schema or pl.Schema()))
 
     def __str__(self) -> str:
-        if self.what == "top":
+        if self.what == "top_k":
             return f"top {self.n} by {', '.join(self.by)}{' with ties' if self.ties else ''}"
         return f"{self.what} {', '.join(self.by)}"
 
@@ -548,7 +548,7 @@ def _by_row(before: Node, item: object, line: str) -> None:
         )
     raise BadProgram(
         f"{line}: {found} looks beyond its row, and each partition has only some of the window's rows",
-        hint="sort(...) or top(...) first: they bring all rows of a window to one place",
+        hint="sort(...) or top_k(...) first: they bring all rows of a window to one place",
     )
 
 

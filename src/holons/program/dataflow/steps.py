@@ -125,7 +125,7 @@ class Columns(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Map(Step):
+class MapBatches(Step):
     """A function on batches: a frame in, a frame with as many rows out."""
 
     function: Function
@@ -136,16 +136,16 @@ class Map(Step):
             got = f"{len(frame)} rows" if isinstance(frame, pl.DataFrame) else f"a {type(frame).__name__}"
             raise BadElement(
                 f"{self} made {got} from {len(batch.frame)} rows",
-                hint="return a polars frame with one row for each; use filter or flat_map for fewer or more",
+                hint="return a polars frame with one row for each; use filter or explode for fewer or more",
             )
         return replace(batch, frame=frame)
 
     def __str__(self) -> str:
-        return f"map {getattr(self.function, '__name__', 'function')}"
+        return f"map_batches {getattr(self.function, '__name__', 'function')}"
 
 
 @dataclass(frozen=True, eq=False)
-class FlatMap(Step):
+class Explode(Step):
     """A row for each item of a list column; none for an empty list, or null."""
 
     name: str
@@ -158,7 +158,7 @@ class FlatMap(Step):
             lists = batch.frame.select(pl.col(self.items) if isinstance(self.items, str) else self.items).to_series()
         if not isinstance(lists, pl.Series) or not isinstance(lists.dtype, pl.List) or len(lists) != len(batch.frame):
             raise BadElement(
-                f"{self} needs a list for each row", hint='e.g. flat_map(word=pl.col("text").str.split(" "))'
+                f"{self} needs a list for each row", hint='e.g. explode(word=pl.col("text").str.split(" "))'
             )
         lengths = lists.list.len().fill_null(0).to_numpy()
         items = lists.filter(pl.Series(lengths > 0)).explode() if len(lists) else lists.explode()
@@ -166,7 +166,7 @@ class FlatMap(Step):
         return replace(chosen, frame=chosen.frame.with_columns(items.alias(self.name)))
 
     def __str__(self) -> str:
-        return f"flat map {self.name}"
+        return f"explode {self.name}"
 
 
 @dataclass(frozen=True, eq=False)
