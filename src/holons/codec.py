@@ -16,6 +16,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,7 @@ _DATE: Final = 10
 _TIME: Final = 11
 _DURATION: Final = 12
 _SHORT: Final = 13
+_DECIMAL: Final = 14
 
 _PLAIN_DTYPES: Final = frozenset("?bBhHiIlLqQfd")
 _LARGE_BYTES: Final = 1 << 15
@@ -47,7 +49,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(value: object) -> bytes:
-    """The canonical bytes of `value`: None, bool, int, float, str, bytes, times, list, tuple, set, dict, NumPy array."""
+    """The canonical bytes of `value`: None, bool, number, Decimal, str, bytes, time, list, tuple, set, dict, NumPy array."""
     try:
         return b"".join(_pieces(_prepare(value)))
     except (UnicodeEncodeError, RecursionError, OverflowError) as error:
@@ -96,11 +98,15 @@ def _prepare(value: object) -> object:
         return preparer(value)
     if isinstance(value, np.generic):
         return _prepare(value.item())
+    if isinstance(value, datetime.datetime):  # of pandas: Arrow gives those for nanoseconds
+        return _prepare_datetime(value)
+    if isinstance(value, datetime.timedelta):
+        return _prepare_duration(value)
     if isinstance(value, tuple):  # named tuples travel as tuples
         return _extension(_TUPLE, _items([_prepare(item) for item in value]))
     raise CodecError(
         f"a {kind.__name__} has no canonical bytes",
-        hint="use None, bool, int, float, str, bytes, datetime, list, tuple, set, dict or a NumPy array",
+        hint="use None, bool, int, float, str, bytes, Decimal, datetime, list, tuple, set, dict or a NumPy array",
     )
 
 
@@ -217,6 +223,21 @@ def _prepare_datetime(value: Any) -> object:  # noqa: ANN401
     return _extension(_DATETIME, same_instant.isoformat())
 
 
+def _prepare_duration(value: Any) -> object:  # noqa: ANN401
+    nanoseconds = [value.nanoseconds] if getattr(value, "nanoseconds", 0) else []
+    return _extension(_DURATION, [value.days, value.seconds, value.microseconds, *nanoseconds])
+
+
+def _prepare_decimal(value: Any) -> object:  # noqa: ANN401
+    """Equal numbers have equal bytes, so 1.50 is 1.5; no digit is rounded away."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return _extension(_DECIMAL, str(value))
+    stripped = "".join(map(str, digits)).rstrip("0").lstrip("0")
+    exponent += len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return _extension(_DECIMAL, f"{'-' if sign else ''}{stripped}E{exponent}" if stripped else "0")
+
+
 _PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
     tuple: lambda value: _extension(_TUPLE, _items([_prepare(item) for item in value])),
     list: lambda value: _items([_prepare(item) for item in value]),
@@ -228,7 +249,17 @@ _PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
     datetime.datetime: _prepare_datetime,
     datetime.date: lambda value: _extension(_DATE, value.isoformat()),
     datetime.time: lambda value: _extension(_TIME, value.isoformat()),
-    datetime.timedelta: lambda value: _extension(_DURATION, [value.days, value.seconds, value.microseconds]),
+    datetime.timedelta: _prepare_duration,
+    Decimal: _prepare_decimal,
+}
+
+
+_FROM_PLAIN: Final[dict[int, Callable[[Any], object]]] = {
+    _BIG_INT: lambda inner: int.from_bytes(inner, "little", signed=True),
+    _DATETIME: datetime.datetime.fromisoformat,
+    _DATE: datetime.date.fromisoformat,
+    _TIME: datetime.time.fromisoformat,
+    _DECIMAL: Decimal,
 }
 
 
@@ -252,16 +283,10 @@ def _restore(code: int, body: memoryview) -> object:
     if code == _OBJECTS:
         shape, items = inner
         return object_array(items).reshape(shape)
-    if code == _BIG_INT:
-        return int.from_bytes(inner, "little", signed=True)
-    if code == _DATETIME:
-        return datetime.datetime.fromisoformat(inner)
-    if code == _DATE:
-        return datetime.date.fromisoformat(inner)
-    if code == _TIME:
-        return datetime.time.fromisoformat(inner)
+    if code in _FROM_PLAIN:
+        return _FROM_PLAIN[code](inner)
     if code == _DURATION:
-        return datetime.timedelta(*inner)
+        return datetime.timedelta(*inner[:3])  # no finer than Python's own
     raise CodecError(f"unknown extension {code}", hint="the data was written by a newer version")
 
 

@@ -9,10 +9,12 @@ import random
 import subprocess
 import sys
 from collections import OrderedDict
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -324,3 +326,19 @@ def test_many_bytes_are_the_same_though_they_are_put_together_at_the_end(value: 
     assert encode(decode(at_once)) == at_once
     within = {"nested": [Nested(value), 1]}
     assert encode(within) == encode({"nested": [at_once, 1]})
+
+
+def test_equal_decimals_have_equal_bytes_and_no_digit_is_lost():
+    wide = Decimal("12345678901234567890123456789012345678")
+    for number in map(Decimal, ("1.5", "-0.001", "1E+30", "0", "Infinity", wide)):
+        assert decode(encode(number)) == number
+    assert decode(encode(Decimal("NaN"))).is_nan()
+    assert encode(Decimal("1.50")) == encode(Decimal("1.5"))
+    assert encode(Decimal("-0.0")) == encode(Decimal(0))
+    assert encode(Decimal("100")) == encode(Decimal("1E+2")) != encode(Decimal("1E+3"))
+
+
+def test_nanoseconds_of_pandas_count():
+    first, second = (pd.Timestamp(1_000_000_000 + nanoseconds) for nanoseconds in (0, 1))
+    assert encode(first) == encode(first.to_pydatetime()) != encode(second)
+    assert encode(pd.Timedelta(1_000)) == encode(datetime.timedelta(microseconds=1)) != encode(pd.Timedelta(1_001))

@@ -174,13 +174,17 @@ class Results:
         return self.to_arrow(channel).to_pandas(types_mapper=pd.ArrowDtype)
 
     def to_spark(self, channel: str | None = None, spark_session: SparkSession | None = None) -> SparkFrame:
-        """The same as a Spark DataFrame, of the given session or of the active one; opens one if there is none."""
+        """The same as a Spark DataFrame, of the given session or of the active one; opens one if there is none.
+
+        What Spark has no type for gets the nearest one that holds all values: unsigned integers the next larger signed type,
+        categories and enums strings, arrays of a fixed length arrays.
+        """
         from holons.engines.choosing import check_spark
 
         check_spark()
         from holons.engines.spark.frames import spark_frame
 
-        return spark_frame(self.to_arrow(channel), spark_session)
+        return spark_frame(self.to_polars(channel), spark_session)
 
     def to_files(
         self,
@@ -248,12 +252,18 @@ def _frame(batch: pa.RecordBatch, partition: int, schema: pl.Schema) -> pl.DataF
     columns = []
     for name, dtype in schema.items():
         if name in frame.columns:
-            columns.append(frame[name].cast(dtype) if frame[name].dtype != dtype else frame[name])
+            columns.append(frame[name] if frame[name].dtype == dtype else _converted(frame[name], dtype))
         elif name == _PARTITION:
             columns.append(pl.Series(name, [partition], dtype).new_from_index(0, len(frame)))
         else:
             columns.append(pl.Series(name, [None], dtype).new_from_index(0, len(frame)))
     return pl.DataFrame(columns)
+
+
+def _converted(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """A column in a type that holds all of its values; fields of structs are found by name, which `cast` does not do."""
+    empty = pl.DataFrame({column.name: pl.Series([], dtype=dtype)})
+    return pl.concat([empty, column.to_frame()], how="vertical_relaxed").to_series()
 
 
 def _union(channel: str, schemas: Collection[pl.Schema]) -> pl.Schema:
@@ -274,6 +284,8 @@ def _common(channel: str, name: str, first: pl.DataType, second: pl.DataType) ->
         common: pl.DataType = pl.Decimal(
             max(first.precision - first.scale, second.precision - second.scale) + scale, scale
         )
+    elif (first.is_temporal() and second.is_numeric()) or (first.is_numeric() and second.is_temporal()):
+        common = pl.Unknown()  # polars would take the number of microseconds
     else:
         empty = [pl.Schema({name: dtype}).to_frame() for dtype in (first, second)]
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -103,12 +105,16 @@ def tables(rows: Iterable[object]) -> list[pa.Table]:
 def _table(rows: list[Any]) -> pa.Table:
     try:
         return pa.Table.from_pylist(rows)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadElement(
-            f"a row of output holds something that is no plain value: {error}",
-            hint="numbers, text, times, and lists of those; a window as window.start, a set as sorted(...), "
-            "values by key one row each (`for key, value in ....items()`) or as `.to_frame()`",
-        ) from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise _not_plain(str(error)) from error
+
+
+def _not_plain(why: str) -> BadElement:
+    return BadElement(
+        f"a row of output holds something that is no plain value: {why}",
+        hint="numbers, text, times, and lists of those; a window as window.start, a set as sorted(...), "
+        "values by key one row each (`for key, value in ....items()`) or as `.to_frame()`",
+    )
 
 
 def number(channel: str, partition: int, ordinals: dict[str, int], made: Sequence[pa.Table]) -> list[Output]:
@@ -129,8 +135,16 @@ def _shape(row: object) -> object:
 
 
 def _kind(value: object) -> object:
+    """What Arrow's type depends on: values of one kind have one type, whichever of them stand together."""
+    if isinstance(value, set | frozenset):
+        raise _not_plain("a set has no order")
     if isinstance(value, list | tuple):
         return "list", tuple({_kind(item): None for item in value})
     if isinstance(value, dict):
         return tuple((name, _kind(item)) for name, item in value.items())
+    if isinstance(value, datetime):
+        return "datetime", str(value.tzinfo)
+    if isinstance(value, Decimal):
+        _, digits, exponent = value.as_tuple()
+        return "Decimal", len(digits), exponent
     return type(value).__name__

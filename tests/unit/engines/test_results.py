@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
+from typing import ClassVar
 
 import pandas as pd
 import polars as pl
@@ -10,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 import holons as h
+from holons.engines.collecting import opened, outputs_in_logs
 from holons.errors import BadInput
+from holons.streams import MemoryLog
 
 NOON = datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.UTC)
 ROWS = [
@@ -60,6 +64,82 @@ def test_rows_of_different_shapes_meet_in_one_table():
     }
 
 
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([None, 1], pl.Int64),
+        ([1, 2.5], pl.Float64),
+        ([True, 1], pl.Int64),
+        ([Decimal("999.9"), Decimal("0.001")], pl.Decimal(6, 3)),
+        ([[], [1]], pl.List(pl.Int64)),
+        ([{"a": 1}, {"b": "x"}], pl.Struct({"a": pl.Int64, "b": pl.String})),
+        ([1, NOON], None),
+        ([NOON, NOON.replace(tzinfo=None)], None),
+        ([[1], 1], None),
+    ],
+)
+def test_a_column_of_several_types_gets_one_that_holds_all_values_or_is_refused(values, wanted):
+    results = h.Results.of({"process": {0: [{"v": value} for value in values]}})
+    assert [row["v"] for row in results.rows()] == values
+    if wanted is None:
+        with pytest.raises(BadInput, match=r"some rows of channel 'process' have .* in column 'v', and others .*"):
+            results.to_polars()
+        return
+    frame = results.to_polars()
+    assert frame.schema == {"partition": pl.Int64, "v": wanted}
+    assert frame["v"].dtype == wanted
+    if not isinstance(wanted, pl.Struct):
+        assert frame["v"].to_list() == values
+
+
+class CountingLog(MemoryLog):
+    """Counts the rows that are read, and notes of which columns."""
+
+    rows_read = 0
+    columns: ClassVar[set[str]] = set()
+
+    def read(self, partition, offset, rows_max, columns=None):
+        chunks = super().read(partition, offset, rows_max, columns)
+        CountingLog.rows_read += sum(chunk.length for chunk in chunks)
+        CountingLog.columns |= {name for chunk in chunks for name in chunk.rows.schema.names}
+        return chunks
+
+
+@pytest.fixture
+def many():
+    """A hundred thousand rows in two partitions; what is read of them is counted from then on."""
+    log = CountingLog(2)
+    for partition in (0, 1):
+        for first in range(0, 50_000, 1_000):
+            log.append(partition, pa.record_batch({"n": range(first, first + 1_000), "text": ["x" * 99] * 1_000}))
+    CountingLog.rows_read, CountingLog.columns = 0, set()
+    return h.Results(outputs_in_logs(opened({"process": log})))
+
+
+def test_a_notebook_reads_the_rows_that_it_shows_and_no_others(many):
+    assert "100,000 rows, the last:" in many._repr_html_()
+    assert CountingLog.rows_read == 8
+
+
+def test_counts_need_no_rows(many):
+    assert (many.count(), many.count("process", 1), many.count("late")) == (100_000, 50_000, 0)
+    assert repr(many) == "Results(process: 100000 rows)"
+    assert CountingLog.rows_read == 0
+
+
+def test_a_scan_reads_the_columns_and_rows_that_a_query_needs(many):
+    lazy = many.scan()
+    CountingLog.rows_read, CountingLog.columns = 0, set()
+    assert lazy.select(pl.col("n").sum()).collect().item() == 2 * sum(range(50_000))
+    assert CountingLog.columns == {"n"}
+    CountingLog.rows_read = 0
+    assert len(lazy.head(10).collect()) == 10
+    assert CountingLog.rows_read < 100_000
+    assert lazy.filter(pl.col("n") == 7).select("partition").collect()["partition"].to_list() == [0, 1]
+    batches = list(many.reader())
+    assert (len(batches), sum(batch.num_rows for batch in batches)) == (100, 100_000)
+
+
 @pytest.mark.parametrize("table", ["rows", "to_polars", "to_arrow", "to_pandas"])
 def test_a_channel_that_is_not_there_is_named(table):
     with pytest.raises(BadInput, match="'lates'"):
@@ -99,5 +179,5 @@ def test_spark_gets_the_same_rows_with_their_types():
         "none": "void",
     }
     assert pl.from_arrow(frame.toArrow()).to_dicts() == RESULTS.to_polars().to_dicts()
-    assert RESULTS.to_spark("late", frame.sparkSession).collect() == [(0, 3)]
+    assert RESULTS.to_spark("late", frame.sparkSession).collect() == [(0, 3, None, None)]
     assert RESULTS.to_spark("dead").columns == ["partition", "_stream", "_offset", "_reason"]
