@@ -15,7 +15,7 @@ from holons.engines.inputs import logs_of
 from holons.engines.simulator import Fault, Kind, Simulation
 from holons.errors import CheckpointLost
 from holons.node import Settings
-from holons.node.tasklets import JobOnNode
+from holons.node.job_on_node import JobOnNode
 from holons.semantics import run as run_oracle
 from holons.wcrdt import Replica
 

@@ -14,7 +14,8 @@ import holons as h
 from holons.engines.simulator.world import SimulatedStore, SimulatedStream
 from holons.errors import BadInput
 from holons.node import Settings
-from holons.node.tasklets import JobOnNode, PartitionTasklet
+from holons.node.partition import PartitionTasklet
+from holons.node.replica_keeper import ReplicaKeeper
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog
@@ -238,7 +239,9 @@ def test_messages_that_are_trimmed_while_they_are_about_to_be_read_are_not_misse
 
     monkeypatch.setattr(SimulatedStream, "read", read)
     cluster.run_until(lambda: any(paused))
-    monkeypatch.setattr(JobOnNode, "snapshot", lambda _: None)  # and never trims again, so this is the only hint
+    monkeypatch.setattr(
+        ReplicaKeeper, "store_if_due", lambda _: None
+    )  # and never trims again, so this is the only hint
     assert not second.failures
     cluster.finish("highest", expected, within_s=120.0)
 

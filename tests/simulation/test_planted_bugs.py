@@ -13,7 +13,9 @@ from tests.simulation.scenarios import simulated
 import holons as h
 from holons import codec
 from holons.errors import StoreUnavailable
-from holons.node import membership, node, ownership, recovery, tasklets
+from holons.node import membership, ownership, placement, recovery
+from holons.node.claiming import Claims
+from holons.node.partition import PartitionTasklet
 from holons.program.emission import WindowPart
 from holons.program.process import ProcessPart, ProcessState
 from holons.streams import JournaledLog, MemoryLog
@@ -50,14 +52,14 @@ def unsent_deltas_are_missing_from_the_checkpoint(patch):
         happened = self._read()
         happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
         outputs, deltas = self.run.drain()
-        self._outputs.extend(outputs)
+        self.outbox.add(outputs, [])
         self.checkpoint()
-        self._deltas.extend(deltas)
-        self._write()
+        self.outbox.add([], deltas)
+        self.outbox.write()
         return happened
 
-    patch.setattr(tasklets.PartitionTasklet, "checkpoint", checkpoint)
-    patch.setattr(tasklets.PartitionTasklet, "tick", tick)
+    patch.setattr(PartitionTasklet, "checkpoint", checkpoint)
+    patch.setattr(PartitionTasklet, "tick", tick)
 
 
 @bug("bid share", seed=48)
@@ -68,12 +70,11 @@ def checkpoints_are_stored_before_the_outputs_they_cover(patch):
         outputs, deltas = self.run.drain()
         with contextlib.suppress(StoreUnavailable):
             self.checkpoints.save(self.run)
-        self._outputs.extend(outputs)
-        self._deltas.extend(deltas)
-        self._write()
+        self.outbox.add(outputs, deltas)
+        self.outbox.write()
         return happened
 
-    patch.setattr(tasklets.PartitionTasklet, "tick", tick)
+    patch.setattr(PartitionTasklet, "tick", tick)
     patch.setattr(recovery.Checkpoints, "load", _load_blindly)
 
 
@@ -99,18 +100,14 @@ def only_the_next_node_in_the_ring_takes_over(patch):
     def preference(slot, nodes):
         return sorted(nodes)  # and nobody but the first ever claims
 
-    claim = node.Node._claim_if_vacant
+    claim = Claims._claim_if_vacant
 
-    def only_first(self, slot, live):
-        if (live and live[0] == self.name) or (self.ownership.owner(slot) is None and live[0] == self.name):
-            claim(self, slot, live)
+    def only_first(self, view, slot, trials):
+        ring = sorted([view.me, *self._membership._peers])  # the dead are still in it
+        return claim(self, view, slot, trials) if ring[0] == view.me else view
 
-    def live(self):
-        return sorted([self.me, *self._peers])  # the dead are still in the ring
-
-    patch.setattr(node, "preference", preference)
-    patch.setattr(membership.Membership, "live", live)
-    patch.setattr(node.Node, "_claim_if_vacant", only_first)
+    patch.setattr(placement, "preference", preference)
+    patch.setattr(Claims, "_claim_if_vacant", only_first)
 
 
 @bug("bid share", seed=3)
@@ -233,7 +230,7 @@ def idle_advance_is_not_logged(patch):
             process.state.watermark = min(busy)
             process._seal(process.watermark)
 
-    patch.setattr(tasklets.PartitionTasklet, "_mark_idle", mark_idle)
+    patch.setattr(PartitionTasklet, "_mark_idle", mark_idle)
 
 
 @bug("idle, contended", seed=94)

@@ -66,7 +66,7 @@ def test_the_stream_is_trimmed_though_one_partition_never_changes_and_a_joiner_s
     shared.tick(4)
     assert known(shared) == {125}
     for here in shared.here():
-        here._rejoin()  # a replica that starts from a snapshot has no previews
+        here.rejoin()  # a replica that starts from a snapshot has no previews
     assert known(shared) == {None}
     shared.tick(1)
     assert known(shared) == {125}

@@ -13,7 +13,7 @@ import holons as h
 from holons.engines.simulator.world import SimulatedStream
 from holons.errors import JobRunning
 from holons.node import Node, Settings
-from holons.node.tasklets import PartitionTasklet
+from holons.node.partition import PartitionTasklet
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog

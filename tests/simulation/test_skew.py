@@ -17,7 +17,7 @@ import holons as h
 from holons.engines.embedded.nodes import World
 from holons.engines.simulator import simulate
 from holons.node import Node, Settings
-from holons.node.tasklets import JobOnNode
+from holons.node.job_on_node import JobOnNode
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog

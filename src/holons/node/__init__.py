@@ -1,6 +1,7 @@
 """The node: runs partitions, keeps replicas, detects dead nodes and takes their partitions over. No coordinator.
 
-Read `node.py` (the loop), then `membership.py` and `ownership.py` (who runs what), then `recovery.py`. What is settled here:
+Read `node.py` (the loop), `membership.py`, `ownership.py` and `placement.py` (who runs what), `partition.py` and
+`recovery.py` (how a partition runs and resumes). What is settled here:
 
 *Claims.* A node that has just started listens for two heartbeats before it claims anything. Nodes that hold less than
 their share claim first, and rendezvous hashing orders those; so a job starts evenly spread, and the partitions of a dead

@@ -52,6 +52,10 @@ class Ownership:
         """Who holds a slot."""
         return self._owners.get(slot)
 
+    def owners(self) -> dict[Slot, Owner]:
+        """All slots that somebody holds, as they are now."""
+        return dict(self._owners)
+
     def outbid(self, claim: Claim) -> bool:
         """Whether a greater claim of the same slot was read, or the job is over."""
         return claim.job in self._over or Owner(claim.epoch, claim.node) < self._owners.get(
@@ -61,6 +65,18 @@ class Ownership:
     def held_by(self, node: str, job: str) -> set[Slot]:
         """The slots of a job that a node holds."""
         return self._held.get((node, job), set())
+
+    def slot_held(self, node: str, job: str, partition: int, slots: int) -> tuple[int, int]:
+        """The lowest slot of a partition that a node holds, and its epoch; (-1, -1) if it holds none."""
+        for number in range(slots):
+            owner = self._owners.get((job, partition, number))
+            if owner is not None and owner.node == node:
+                return number, owner.epoch
+        return -1, -1
+
+    def is_over(self, job: str) -> bool:
+        """Whether the claims of a job were dropped for good."""
+        return job in self._over
 
     def forget(self, job: str) -> None:
         """Drops all claims of a job that is over, for good."""

@@ -9,7 +9,7 @@ from holons.streams import Cursor, SharedLog
 from holons.wcrdt import Preview, Replica, Seal
 
 if TYPE_CHECKING:
-    from holons.node.tasklets import JobOnNode
+    from holons.node.job_on_node import JobOnNode
 
 _BEHIND_MAX = 4
 """A preview that has not changed is sent again once this many messages, for each that is sent here, follow it."""

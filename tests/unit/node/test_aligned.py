@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holons.node.tasklets import _aligned
+from holons.node.partition import aligned
 from holons.streams import LmdbLog
 
 
@@ -18,7 +18,7 @@ def lengths(directory, batches: list[int], sizes: list[int]) -> list[list[int]]:
             log.append(0, pa.record_batch({"n": np.arange(rows)}))
         while at < end:
             size = sizes[min(len(taken), len(sizes) - 1)]
-            chunks = _aligned(log.read(0, at, size))
+            chunks = aligned(log.read(0, at, size))
             taken.append([chunk.length for chunk in chunks])
             at += sum(taken[-1])
     return taken

@@ -10,6 +10,7 @@ from holons.engines.embedded.nodes import World
 from holons.engines.inputs import partitions_in
 from holons.errors import LogUnavailable
 from holons.node import Node, Settings, messages
+from holons.node.idle import idle_partitions
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import JournaledLog, MemoryJournal, MemoryLog
@@ -211,6 +212,10 @@ def told(node, sequence, partition, *, offset, idle, job="job"):
     return messages.Heartbeat(node, sequence, (running,))
 
 
+def idle(node):
+    return idle_partitions(node._reports(node.jobs["job"], of_the_dead=False))
+
+
 @pytest.fixture
 def listener():
     table = Table(4, nodes=1)
@@ -226,23 +231,23 @@ def test_the_owner_who_has_read_the_most_knows_best(listener):
     listener.membership.heard(told("ahead", 1, 0, offset=9, idle=True))
     listener.membership.heard(told("slow", 1, 1, offset=3, idle=True))
     listener.membership.heard(told("quick", 1, 1, offset=4, idle=False))
-    assert listener._idle(listener.jobs["job"]) == {0}
+    assert idle(listener) == {0}
 
 
 def test_of_two_who_have_read_the_same_the_one_who_waited_longer_knows_best(listener):
     listener.membership.heard(told("new", 1, 0, offset=9, idle=False))
     listener.membership.heard(told("old", 1, 0, offset=9, idle=True))
-    assert listener._idle(listener.jobs["job"]) == {0}
+    assert idle(listener) == {0}
 
 
 def test_other_jobs_have_partitions_of_their_own(listener):
     listener.membership.heard(told("peer", 1, 0, offset=9, idle=True, job="another"))
-    assert listener._idle(listener.jobs["job"]) == set()
+    assert idle(listener) == set()
 
 
 def test_the_dead_know_nothing(listener):
     listener.membership.heard(told("peer", 1, 0, offset=9, idle=True))
-    assert listener._idle(listener.jobs["job"]) == {0}
+    assert idle(listener) == {0}
     for now_s in range(10):
         listener.membership.watch(float(now_s), caught_up=True)
-    assert listener._idle(listener.jobs["job"]) == set()
+    assert idle(listener) == set()

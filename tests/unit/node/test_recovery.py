@@ -230,7 +230,7 @@ def test_nodes_that_end_as_they_should_are_not_taken_for_dead_of_what_they_ran(c
         for _ in range(200):
             world.clock.sleep_s(0.1)
             node.tick()
-            if JOB in node.stopped or node._listed:  # the others know what it is about to touch
+            if JOB in node.stopped or node._heartbeats.listed:  # the others know what it is about to touch
                 break
         stopped = list(node.stopped.values())
         if closed:

@@ -1,0 +1,37 @@
+"""Why jobs cannot continue, and that everybody learns of it."""
+
+from __future__ import annotations
+
+from holons.errors import DescribedError
+from holons.node.messages import Stopped, encode
+from holons.streams import SharedLog
+
+
+class Failures:
+    """The errors that have stopped jobs on this node, and reports of them that are not written yet."""
+
+    def __init__(self, control: SharedLog) -> None:
+        self.errors: dict[str, DescribedError] = {}
+        self._control = control
+        self._unreported: list[Stopped] = []
+        self.missing: dict[str, float] = {}
+        """Jobs of which a checkpoint is missing, and since when: its holder may only be cut off."""
+
+    def add(self, job: str, error: DescribedError) -> None:
+        """A job has failed here; it is to stop everywhere."""
+        self.errors[job] = error
+        self._unreported.append(Stopped.by(job, error))
+
+    def stop(self, stopped: Stopped) -> None:
+        """A job is to stop everywhere, unless another report has to be written first: then this one is decided again."""
+        self._unreported = self._unreported or [stopped]
+
+    def report(self) -> None:
+        """Writes what is not reported yet."""
+        while self._unreported:
+            self._control.append(encode(self._unreported[0]))
+            self._unreported.pop(0)
+
+    def missing_s(self, job: str, now_s: float) -> float:
+        """A checkpoint of a job is missing; returns for how long it has been."""
+        return now_s - self.missing.setdefault(job, now_s)

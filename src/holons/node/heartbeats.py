@@ -1,0 +1,62 @@
+"""The heartbeat stream as one node uses it: it reads everybody's heartbeats into its membership, and sends its own."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from holons.node.membership import Membership
+from holons.node.messages import Heartbeat, decode_heartbeat, encode
+from holons.node.ports import Ports
+from holons.node.settings import Settings
+from holons.streams import Cursor
+
+_AT_ONCE = float("-inf")
+
+
+class HeartbeatStream:
+    """Sends a heartbeat when one is due, and reads those of all nodes."""
+
+    def __init__(self, ports: Ports, settings: Settings, membership: Membership, pid: int) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._membership = membership
+        self.pid = pid
+        """The process of this node, for people who look for it."""
+        self._cursor: Cursor = {}
+        self._sequence = 0
+        self._sent_at_s = _AT_ONCE
+        self.position = 0
+        """Of the newest heartbeat of this node."""
+        self.listed: Set[tuple[str, int]] = frozenset()
+        """Partitions, by job, that the others know this node may touch."""
+
+    def read(self) -> None:
+        """Takes in the heartbeats that have come, and lets time pass for those that have not."""
+        limit = self._settings.messages_max
+        heartbeats = self._ports.heartbeats.read(self._cursor, limit)
+        for message in heartbeats:
+            self._membership.heard(decode_heartbeat(message.data))
+        self._membership.watch(self._ports.clock.now_s(), caught_up=len(heartbeats) < limit)
+
+    def hurry(self) -> None:
+        """The next heartbeat is due at once."""
+        self._sent_at_s = _AT_ONCE
+
+    def due(self, now_s: float) -> bool:
+        """Returns whether it is time for the next heartbeat."""
+        return now_s - self._sent_at_s >= self._settings.heartbeat_s
+
+    def next_sequence(self) -> int:
+        """Returns the number of the heartbeat that is about to be sent; a number is used once, sent or not."""
+        self._sequence += 1
+        return self._sequence
+
+    def send(self, heartbeat: Heartbeat, now_s: float) -> None:
+        """Sends a heartbeat that was begun at `now_s`."""
+        self.position = self._ports.heartbeats.append(encode(heartbeat))
+        self._membership.sent(heartbeat.sequence)
+        self._sent_at_s = now_s
+
+    def long_dead(self) -> Cursor:
+        """Forgets nodes that died long ago; returns how far their heartbeats were read, which nobody needs any more."""
+        return {node: self._cursor.get(node, 0) for node in self._membership.forget()}

@@ -1,0 +1,102 @@
+"""One job on one node: its replica, and a tasklet for each partition that runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holons.errors import CheckpointLost, WrongScope
+from holons.node.partition import PartitionTasklet
+from holons.node.ports import Ports, partitions_of
+from holons.node.previews import PreviewExchange
+from holons.node.replica_keeper import ReplicaKeeper
+from holons.node.settings import Settings
+from holons.program import Cut, Job
+from holons.program.calls import check_peekable
+from holons.streams import Cursor, SharedLog
+from holons.wcrdt import Replica
+from holons.windows import Window
+
+
+class JobOnNode:
+    """What a node knows of a job, and what it runs of it."""
+
+    def __init__(self, name: str, job: Job, ports: Ports, settings: Settings, cuts: Sequence[Cut] = ()) -> None:
+        self.name = name
+        self.job = job
+        self.cuts = cuts
+        self.ports = ports
+        self.settings = settings
+        self.places = partitions_of(job, ports.input)
+        self._keeper = ReplicaKeeper(name, job, len(self.places), ports, settings)
+        self.tasklets: dict[int, PartitionTasklet] = {}
+        self.idle: set[int] = set()
+        """The idle partitions, as their live owners say."""
+        self.previews = PreviewExchange(self)
+        self.trim_soon = False
+        self.lost: CheckpointLost | None = None
+        """Why a partition that belongs here cannot start."""
+
+    @property
+    def replica(self) -> Replica:
+        """All partitions' seals and progress, as far as this node knows."""
+        return self._keeper.replica
+
+    @property
+    def sync(self) -> SharedLog:
+        """The sync stream of the job."""
+        return self._keeper.sync
+
+    @property
+    def cursor(self) -> Cursor:
+        """How far this node has read the sync stream."""
+        return self._keeper.cursor
+
+    @property
+    def partitions(self) -> set[int]:
+        """All partitions of the job."""
+        return set(range(len(self.places)))
+
+    def listen(self) -> bool:
+        """Reads what others have sealed; says whether there was anything."""
+        received = self._keeper.receive()
+        if received is None:
+            self.rejoin()
+            return True
+        self.previews.exchange()
+        return received > 0
+
+    def rejoin(self) -> None:
+        """Starts from a stored replica, since the stream no longer has what this node has not read.
+
+        That replica may lack what partitions here still need, so they start from their newest records, which do not.
+        """
+        self._keeper.restore()
+        partitions = list(self.tasklets)
+        self.tasklets.clear()  # if a log or the store does not answer now, none continues with what it had
+        for partition in partitions:
+            self.start(partition)
+
+    def store_replica(self) -> None:
+        """Stores the replica if it is time to."""
+        self._keeper.store_if_due()
+
+    def start(self, partition: int) -> PartitionTasklet:
+        """Begins to run a partition, from its newest checkpoint."""
+        tasklet = self.tasklets[partition] = PartitionTasklet(self, partition)
+        return tasklet
+
+    def stop(self, partition: int) -> None:
+        """No longer runs a partition; somebody else does."""
+        self.tasklets.pop(partition, None)
+
+    def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """UNSAFE, for people to look at: what this node knows of a window of a shared handle now; None if nothing.
+
+        The value if it is completed (`WindowTrimmed` if it is gone), else what is sealed and previewed of it.
+        """
+        shared = {described.name: index for index, described in enumerate(self.job.layout.handles) if described.shared}
+        if handle not in shared:
+            raise WrongScope(f"{self.name} has no shared handle {handle!r}", hint=f"it has {', '.join(shared)}")
+        check_peekable(self.job.layout.handles[shared[handle]], window)
+        return self.replica.peek(shared[handle], window, preview=True)

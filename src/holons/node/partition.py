@@ -1,0 +1,234 @@
+"""One partition of a job, run on this node: a tasklet that does a bounded slice of work per turn and never blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holons.errors import CheckpointLost, LogUnavailable, StoreUnavailable
+from holons.node.idle import Idleness, mark_for_idle
+from holons.node.messages import Running
+from holons.node.outbox import Outbox
+from holons.node.pace import Pace
+from holons.node.recovery import Checkpoints, past
+from holons.node.replica_keeper import REST_RATIO
+from holons.node.skew import ahead, owes_windows
+from holons.program import PartitionRun
+from holons.streams import Chunk, InputLog, joined
+from holons.windows import BEGINNING, ENDING
+
+if TYPE_CHECKING:
+    from holons.node.job_on_node import JobOnNode
+
+_FIRST_ROWS = 8192
+_FIRST_CALLS = 32
+
+
+class PartitionTasklet:
+    """Reads a partition's log, runs the program over it, and writes and stores what comes of it."""
+
+    def __init__(self, here: JobOnNode, partition: int) -> None:
+        self.here = here
+        self.partition = partition
+        index, self._place = here.places[partition]
+        self._input: InputLog = here.ports.input(here.job.inputs[index].stream)
+        self._columns = here.job.inputs[index].reads
+        self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
+        self.outbox = Outbox(here, partition)
+        bounds = (self._input.start(self._place), self._input.end(self._place))
+        records = self.checkpoints.load(bounds, self.outbox.written_to)
+        cut = here.cuts[partition] if partition < len(here.cuts) else None
+        self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records, cut=cut)
+        self._check_served()
+        self.durable: tuple[int, tuple[int, ...]] = (BEGINNING, (BEGINNING,) * here.job.layout.stages)
+        """What its durable records have passed: a watermark, and by stage the windows that were emitted."""
+        self.suspicion, self.suspect_to = 0, 0
+        """How many owners may have died of it, before they got beyond which offset."""
+        self.quiet = False
+        """Whether there was nothing to do the last time."""
+        self.handed_over_at: tuple[int, int] | None = None
+        """How far it was, in rows and windows, when it came to belong to somebody else."""
+        self._rows = Pace(_FIRST_ROWS, here.settings.rows_max)
+        self._calls = Pace(_FIRST_CALLS, here.settings.calls_max)
+        self._behind = False
+        """Whether more windows may wait than could be emitted the last time: they come before more rows."""
+        self._idleness = Idleness(here.settings.idle_s)
+        self._stored: object = None
+        self._stored_at_s = here.ports.clock.now_s()
+        self._storing_s = 0.0
+
+    def _check_served(self) -> None:
+        """Never wrong rows: a run that would read what was trimmed does not begin."""
+        layout, sealed_to = self.here.job.layout, self.run.process.state.sealed_to
+        processed = [layout.reach(stage, sealed_to) for stage in range(layout.stages)]
+        emitted_to = self.run.window.emitted_to
+        if not self.here.replica.serves(processed, emitted_to) or not past(emitted_to, self.run.process.forgotten_to):
+            raise CheckpointLost(
+                f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
+                hint="its newest records are gone: restore the checkpoint store, or resubmit the job",
+            )
+
+    @property
+    def offset(self) -> int:
+        """The offset up to which its rows are processed."""
+        return self.run.process.state.offset
+
+    @property
+    def lag(self) -> int:
+        """How many rows wait to be read."""
+        return self._input.end(self._place) - self.run.process.read_to
+
+    @property
+    def idle(self) -> bool:
+        """Whether no row has come for so long that the others should not wait."""
+        return self._idleness.idle
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for slower partitions before it reads on (invariant: bounded skew)."""
+        max_ahead_us = self.here.settings.max_ahead_us
+        return max_ahead_us is not None and ahead(self.run, self.here.replica, max_ahead_us)
+
+    @property
+    def finished(self) -> bool:
+        """Whether its input has ended, and everything of it is written."""
+        done = not (self.outbox or self.run.process.busy)
+        return done and all(limit == ENDING for limit in self.run.window.emitted_to)
+
+    def report(self, slot: int, epoch: int, *, touched: bool) -> Running:
+        """What a heartbeat says of it; `touched` is whether the node is about to work on it."""
+        process, window = self.run.process, self.run.window
+        return Running(
+            job=self.here.name,
+            partition=self.partition,
+            slot=slot,
+            epoch=epoch,
+            offset=self.offset,
+            calls=window.calls,
+            idle=self.idle,
+            parked=self.run.parked is not None,
+            stored_to=self.durable[0],
+            emitted_to=self.durable[1],
+            lag=self.lag,
+            watermark=process.watermark,
+            touched=touched,
+            finished=self.finished,
+            held=self.held,
+        )
+
+    # --- a slice of work -------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """A slice of work; says whether anything happened."""
+        if not self.outbox.write():
+            self._observe(quiet=False)
+            return False
+        try:
+            happened = self._process()
+            happened |= self._emit()
+        finally:  # a program that fails has emitted what came before
+            self.outbox.add(*self.run.drain())
+            self.outbox.write()
+        self.quiet = not happened
+        if self.quiet or self.offset > self.suspect_to:
+            self.suspicion = 0
+        return happened
+
+    def _process(self) -> bool:
+        clock, read_to = self.here.ports.clock, self.run.process.read_to
+        began_s, worked_s = clock.now_s(), clock.worked_s()
+        happened = self._read()
+        happened |= self.run.process.work(self.here.replica)
+        self._rows.learn(self.run.process.read_to - read_to, clock.worked_s() - worked_s, clock.now_s() - began_s)
+        return happened
+
+    def _emit(self) -> bool:
+        clock, calls = self.here.ports.clock, self.run.window.calls
+        began_s, worked_s = clock.now_s(), clock.worked_s()
+        happened = self.run.emit(self.here.replica, self._calls.size)
+        done = self.run.window.calls - calls
+        self._behind = done >= self._calls.size
+        if self.checkpoints.prompt:
+            self.run.process.forget(self.run.window.emitted_to)
+        self._calls.learn(done, clock.worked_s() - worked_s, clock.now_s() - began_s)
+        return happened
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> bool:
+        if self._waits():
+            return False
+        try:
+            read_to, rows_max = self.run.process.read_to, self._rows.size
+            chunks = aligned(self._input.read(self._place, read_to, rows_max, self._columns))
+            self._observe(quiet=all(chunk.rows is None for chunk in chunks))
+            if self.idle and not chunks:
+                self._mark_idle()
+        except LogUnavailable:
+            self._observe(quiet=False)
+            return False
+        for offset, rows, mark, whole in joined(chunks):
+            if rows is None:
+                assert mark is not None
+                self.run.mark(mark, offset)
+            else:
+                self.run.feed(rows, offset, whole)
+        return bool(chunks)
+
+    def _waits(self) -> bool:
+        """Whether it reads nothing now: it has rows at hand, or windows to emit, or is held."""
+        if self.run.parked is not None or self.held:
+            self._observe(quiet=False)  # it waits for others, so they must not take it for idle
+            return True
+        max_ahead_us = self.here.settings.max_ahead_us
+        owes = max_ahead_us is not None and owes_windows(self.run, self.here.replica, max_ahead_us)
+        return owes or self._behind or self.run.process.busy
+
+    def _observe(self, *, quiet: bool) -> None:
+        self._idleness.observe(self.here.ports.clock.now_s(), quiet=quiet)
+
+    def _mark_idle(self) -> None:
+        """Moves an idle partition up to the last of the others that are not: in its own log, for everyone to see.
+
+        There is no mark if that moves nothing, or if all others are idle or have ended. If the log has moved on meanwhile,
+        there is none either: whatever came is read first.
+        """
+        mark = mark_for_idle(self.here.replica.progress[0], self.here.idle | {self.partition})
+        if mark > self.run.process.watermark:
+            self._input.mark(self._place, mark)
+
+    # --- storing ---------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, *, now: bool = False) -> None:
+        """Stores where this partition is, now and then; then what nobody needs any more may go.
+
+        Much state takes long to store, and is stored less often: what comes back after a failure is worth a part of the
+        time, not all of it.
+        """
+        now_s = self.here.ports.clock.now_s()
+        rest_s = REST_RATIO * self._storing_s * len(self.here.tasklets)  # all of them together rest that much
+        due = now or now_s - self._stored_at_s >= max(self.here.settings.checkpoint_s, rest_s)
+        if not due or not self.outbox.write():
+            return
+        process, window = self.run.process.state, self.run.window
+        reached = (process.offset, process.sealed_to, window.calls, tuple(window.emitted_to))
+        try:
+            if reached != self._stored and self.checkpoints.save(self.run):
+                self._stored = reached
+            floors = self.checkpoints.floors()
+        except StoreUnavailable:
+            return
+        self._stored_at_s = self.here.ports.clock.now_s()
+        self._storing_s = self._stored_at_s - now_s
+        self.here.trim_soon = True
+        if floors is not None:
+            self.durable = floors
+            stages = zip(floors[1], self.run.window.emitted_to, strict=True)
+            self.run.process.forget([min(stage) for stage in stages])  # this run may lag behind others
+
+
+def aligned(chunks: list[Chunk]) -> list[Chunk]:
+    """Returns what to take of a read: not the last chunk if it is cut, so that the next read begins with it.
+
+    Reads that grew from small ones lie across the log's values, and would for good: each would be handled in two parts.
+    """
+    return chunks[:-1] if len(chunks) > 1 and chunks[-1].cut else chunks
