@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from holons.clock import SystemClock
+from holons.disk import try_lock
 
 _LOOK_S = 0.02
 
@@ -29,10 +29,7 @@ def locked(file: Path, within_s: float, refused: Exception) -> Iterator[None]:
     try:
         clock = SystemClock()
         until_s = clock.now_s() + within_s
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+        while not try_lock(lock):
             if clock.now_s() >= until_s:
                 raise refused
             clock.sleep_s(_LOOK_S)

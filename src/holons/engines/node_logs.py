@@ -8,15 +8,16 @@ words, the program's, warnings, and what ends the process. The driver hands it t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from holons import wire
 from holons.engines.tracebacks import for_people
-from holons.errors import CodecError, PromiseBroken
+from holons.errors import PromiseBroken
 from holons.node import Node, Ports
 from holons.streams import Cursor, SharedLog
 
@@ -46,16 +47,7 @@ class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
         return logging.getLevelName(self.level)
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Said)
-
-
-def decode_said(data: bytes) -> Said:
-    """A record from bytes."""
-    try:
-        return _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise CodecError(f"not a log record: {error}", hint="the stream is damaged, or not ours") from error
+decode_said: Callable[[bytes], Said] = wire.decoder(Said, "a log record", "the stream of log records")
 
 
 def level_wanted() -> int:
@@ -97,7 +89,7 @@ class _ToStream(logging.Handler):
         try:
             text = self.format(record)[:_TEXT_MAX]
             said = Said(self._stream.writer, record.created, record.levelno, record.name, text)
-            position = self._stream.append(_encoder.encode(said))
+            position = self._stream.append(wire.encode(said))
             if position % _TRIM_EVERY == _TRIM_EVERY - 1:
                 self._stream.trim({self._stream.writer: max(0, position - _KEPT)})
         except Exception:  # noqa: BLE001 - as logging does: a record that cannot be told must not end anything

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Literal, TypeAlias
 
 import cloudpickle
 import msgspec
 
+from holons import wire
 from holons.node import Submitted
 from holons.program import Job
 from holons.program.digest import installed
@@ -55,7 +57,7 @@ class Orders:
 
     def give(self, order: Order) -> None:
         """Tells all nodes."""
-        body = _encoder.encode(order)
+        body = wire.encode(order)
         self._stream.append(self._signature(body) + body)
 
     def heard(self) -> list[Order]:
@@ -64,7 +66,7 @@ class Orders:
         for message in self._stream.read(self._cursor, 1_000):
             signature, body = message.data[:_SIGNATURE_BYTES], message.data[_SIGNATURE_BYTES:]
             if hmac.compare_digest(signature, self._signature(body)):
-                found.append(_decoder.decode(body))
+                found.append(_decode(body))
         return found
 
     def _signature(self, body: bytes) -> bytes:
@@ -89,5 +91,4 @@ def _take_along(module_name: str, seen: set[str]) -> None:
         _take_along(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or "", seen)
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Given | Told)
+_decode: Callable[[bytes], Order] = wire.decoder(Given | Told, "an order", "the stream of orders")

@@ -17,6 +17,7 @@ from typing import Protocol, Self, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from holons import wire
 from holons.clock import SystemClock
 from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Process
@@ -127,7 +128,7 @@ class Producers(ABC):
                 )
             self.clock.sleep_s(_LOOK_S)
         start_s = self.clock.now_s() + head_start_s
-        self._talk.append(_encoder.encode(Begin(start_s, paced)))
+        self._talk.append(wire.encode(Begin(start_s, paced)))
         return start_s
 
     def ended(self) -> list[Ended] | None:
@@ -174,7 +175,7 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
     """The whole life of a producer: every batch at its time, then the end of the stream."""
     writer = f"{task.writer}.{attempt}" if attempt else task.writer
     talk = task.site.shared(task.talk, writer)
-    talk.append(_encoder.encode(Ready(writer)))
+    talk.append(wire.encode(Ready(writer)))
     begin = _awaited(talk, wanted)
     if begin is None:
         return
@@ -185,7 +186,7 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
         told = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
     if told is not None:
-        talk.append(_encoder.encode(told))
+        talk.append(wire.encode(told))
 
 
 def _write(
@@ -237,8 +238,9 @@ def _awaited(talk: SharedLog, wanted: Callable[[], bool]) -> Begin | None:
 
 
 def _heard(talk: SharedLog, cursor: Cursor) -> list[Message]:
-    return [_decoder.decode(message.data) for message in talk.read(cursor, 1_000)]
+    return [_decode(message.data) for message in talk.read(cursor, 1_000)]
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Ready | Begin | Ended)
+_decode: Callable[[bytes], Message] = wire.decoder(
+    Ready | Begin | Ended, "a message of a producer", "the stream of the producers"
+)

@@ -6,12 +6,13 @@ without a lock, and removes it.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from holons.disk import try_lock
 
 _PREFIX = "holons-"
 _HELD = ".held"
@@ -31,7 +32,7 @@ def scratch() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
         with (directory / f"{_HELD}.new").open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            try_lock(held)
             Path(held.name).rename(directory / _HELD)  # who sees it sees it locked
             yield directory
     finally:
@@ -43,7 +44,7 @@ def sweep() -> list[Path]:
     removed = []
     for held in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_HELD}"):
         with suppress(OSError), held.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(held.parent, ignore_errors=True)
-            removed.append(held.parent)
+            if try_lock(file):
+                shutil.rmtree(held.parent, ignore_errors=True)
+                removed.append(held.parent)
     return removed

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from holons.node import placement
 from holons.node.membership import Membership
-from holons.node.messages import Claim, encode
+from holons.node.messages import Claim
 from holons.node.ownership import Ownership, Slot
 from holons.node.placement import SlotState, View
 from holons.node.ports import Ports
 from holons.node.settings import Settings
 from holons.node.trials import Trials
+from holons.wire import encode
 
 if TYPE_CHECKING:
     from holons.node.job_on_node import JobOnNode

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holons.errors import DescribedError
-from holons.node.messages import Stopped, encode
+from holons.node.messages import Stopped
 from holons.streams import SharedLog
+from holons.wire import encode
 
 
 class Failures:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Set
 
 from holons.node.membership import Membership
-from holons.node.messages import Heartbeat, decode_heartbeat, encode
+from holons.node.messages import Heartbeat, decode_heartbeat
 from holons.node.ports import Ports
 from holons.node.settings import Settings
 from holons.streams import Cursor
+from holons.wire import encode
 
 _AT_ONCE = float("-inf")
 

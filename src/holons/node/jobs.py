@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from holons.errors import BadInput, JobRunning
-from holons.node.messages import Control, Stopped, Submitted, decode_control, encode
+from holons.node.messages import Control, Stopped, Submitted, decode_control
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.program import Cut, Job, cut_after
 from holons.streams import Cursor, SharedLog
+from holons.wire import encode
 
 
 class Jobs:

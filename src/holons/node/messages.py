@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 
-from holons.errors import CodecError, DescribedError
+from holons.errors import DescribedError
 from holons.program import Cut
 from holons.windows import BEGINNING
+from holons.wire import decoder
 
 
 class Running(msgspec.Struct, frozen=True, array_like=True):
@@ -133,28 +135,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1")
 
 Control: TypeAlias = Claim | Stopped | Submitted
 
-_NOT_OURS = "is damaged, or was written by another version of Holons"
-_encoder = msgspec.msgpack.Encoder()
-_heartbeats = msgspec.msgpack.Decoder(Heartbeat)
-_control = msgspec.msgpack.Decoder(Claim | Stopped | Submitted)
-
-
-def encode(message: Heartbeat | Control) -> bytes:
-    """A message as bytes."""
-    return _encoder.encode(message)
-
-
-def decode_heartbeat(data: bytes) -> Heartbeat:
-    """A heartbeat from bytes."""
-    try:
-        return _heartbeats.decode(data)
-    except msgspec.DecodeError as error:
-        raise CodecError(f"not a heartbeat: {error}", hint=f"the heartbeat stream {_NOT_OURS}") from error
-
-
-def decode_control(data: bytes) -> Control:
-    """A control message from bytes."""
-    try:
-        return _control.decode(data)
-    except msgspec.DecodeError as error:
-        raise CodecError(f"not a control message: {error}", hint=f"the control log {_NOT_OURS}") from error
+decode_heartbeat: Callable[[bytes], Heartbeat] = decoder(Heartbeat, "a heartbeat", "the heartbeat stream")
+decode_control: Callable[[bytes], Control] = decoder(
+    Claim | Stopped | Submitted, "a control message", "the control log"
+)

@@ -7,10 +7,10 @@ live nodes says who should claim first; the others follow after a while, so a pa
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
+from holons import rendezvous
 from holons.node.messages import Claim
 from holons.streams import Cursor
 
@@ -112,4 +112,4 @@ class Trail:
 def preference(slot: Slot, nodes: Iterable[str]) -> list[str]:
     """The nodes in the order in which they should claim a slot: rendezvous hashing."""
     job, partition, _ = slot
-    return sorted(nodes, key=lambda node: hashlib.blake2b(f"{job}/{partition}/{node}".encode(), digest_size=8).digest())
+    return rendezvous.preference(f"{job}/{partition}", nodes)

@@ -12,7 +12,7 @@ monoids, so it does not matter who folded which rows.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from holons import codec
+from holons import codec, wire
 from holons.algebra import IntArray, Origin
 from holons.errors import BadInput, BadProgram, NotFoldable
 from holons.program.calls import ProcessScope
@@ -69,11 +69,14 @@ class Partial(msgspec.Struct, frozen=True):
     pieces: list[Piece]
 
     def encode(self) -> bytes:
-        return msgspec.msgpack.encode(self)
+        return wire.encode(self)
 
     @staticmethod
     def decode(data: bytes) -> Partial:
-        return msgspec.msgpack.decode(data, type=Partial)
+        return _decode(data)
+
+
+_decode: Callable[[bytes], Partial] = wire.decoder(Partial, "a partial fold", "what a task returned")
 
 
 def check_foldable(job: Job) -> None:

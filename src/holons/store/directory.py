@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from pyarrow import fs
 
+from holons.disk import sync, unavailable
 from holons.errors import RecordDamaged, StoreUnavailable
 from holons.store.records import header, missing, name_text, parse_position, position_text, unframe
 from holons.store.store import Position
@@ -58,7 +59,7 @@ class DirectoryStore:
 
     def put(self, name: str, position: Position, data: bytes) -> None:
         path = self._path(name, position)
-        with _unavailable("write", path):
+        with unavailable(StoreUnavailable, f"write {path}"):
             if self._is_whole(name, position):
                 return
             self._create_folder(self._folder(name))
@@ -71,10 +72,10 @@ class DirectoryStore:
                     self._files.delete_file(part)
                 raise
             if self._sync:
-                _sync(self._folder(name))
+                sync(self._folder(name))
 
     def positions(self, name: str) -> list[Position]:
-        with _unavailable("list", self._folder(name)):
+        with unavailable(StoreUnavailable, f"list {self._folder(name)}"):
             return sorted(position for position, _ in self._records(self._list(name)))
 
     def durable(self, name: str) -> list[Position]:
@@ -82,7 +83,7 @@ class DirectoryStore:
 
     def get(self, name: str, position: Position) -> bytes:
         path = self._path(name, position)
-        with _unavailable("read", path):
+        with unavailable(StoreUnavailable, f"read {path}"):
             try:
                 with self._files.open_input_stream(path, compression=None) as stream:
                     stored = stream.read()
@@ -91,7 +92,7 @@ class DirectoryStore:
         return unframe(name, position, stored, path)
 
     def drop(self, name: str, below: Position) -> None:
-        with _unavailable("clean", self._folder(name)):
+        with unavailable(StoreUnavailable, f"clean {self._folder(name)}"):
             files = self._list(name)
             old = [path for position, path in self._records(files) if position < below]
             for path in [*old, *self._leftovers(files)]:
@@ -142,7 +143,7 @@ class DirectoryStore:
         made = [path for path in [Path(folder), *Path(folder).parents] if not path.exists()]
         self._files.create_dir(folder, recursive=True)
         for path in made:
-            _sync(path.parent)
+            sync(path.parent)
 
     def _is_whole(self, name: str, position: Position) -> bool:
         """Whether the record is there and can be read. A damaged one is written again."""
@@ -159,7 +160,7 @@ class DirectoryStore:
             for piece in pieces:
                 stream.write(piece)
         if self._sync:
-            _sync(part)
+            sync(part)
 
     def _publish(self, name: str, position: Position, part: str) -> None:
         """Gives a written file its name, unless there is a record of that name."""
@@ -179,25 +180,3 @@ class DirectoryStore:
             self._files.delete_file(part)
         else:
             self._files.move(part, path)
-
-
-def _sync(path: str | Path) -> None:
-    """Makes a file, or the names in a folder, survive the machine."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _unavailable(what: str, path: str) -> Iterator[None]:
-    try:
-        yield
-    except StoreUnavailable:
-        raise
-    except OSError as error:
-        raise StoreUnavailable(
-            f"cannot {what} {path}: {error}",
-            hint="is the directory there, may this process write to it, and is the disk not full? It is tried again",
-        ) from error

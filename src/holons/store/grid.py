@@ -11,18 +11,19 @@ was dropped, and a restarted node has another name) and below which position all
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from holons.clock import Clock
 from holons.errors import CodecError, StoreUnavailable
-from holons.store.letters import Ask, Holds, Letter, Put, Want, decode, encode
+from holons.rendezvous import preference
+from holons.store.letters import Ask, Holds, Letter, Put, Want, decode
 from holons.store.records import missing, name_text, parse_position, position_text
 from holons.store.store import Position
+from holons.wire import encode
 
 _LETTERS_MAX: Final = 10_000
 _NEVER: Final = float("-inf")
@@ -290,7 +291,7 @@ class GridStore:
             if record is None or record.data is None or self._lacks(record) <= 0 or not self._responsible(name, record):
                 self._short.discard((name, position))
                 continue
-            free = _preference(name, self._others() - record.holders)[: self._lacks(record)]
+            free = preference(name, self._others() - record.holders)[: self._lacks(record)]
             to = [node for node in free if now_s - record.sent_s.get(node, _NEVER) >= self._retry_s]
             if to:
                 self._send(Put(name, position_text(position), record.data, record.writer, tuple(to)))
@@ -307,7 +308,7 @@ class GridStore:
         live = self._live or frozenset()
         if self._me == record.writer or self._me not in live:
             return True
-        return record.writer not in live and _preference(name, record.holders & live)[0] == self._me
+        return record.writer not in live and preference(name, record.holders & live)[0] == self._me
 
     def _ask(self, now_s: float) -> None:
         for name, question in list(self._questions.items()):
@@ -318,7 +319,7 @@ class GridStore:
                 question.asked_s = now_s
         for (name, position), wanted in list(self._wanted.items()):
             record = self._records.get(name, {}).get(position)
-            holders = [] if record is None else _preference(name, record.holders & self._others())
+            holders = [] if record is None else preference(name, record.holders & self._others())
             if record is None or record.data is not None or not holders:
                 del self._wanted[name, position]
             elif now_s - wanted.sent_s >= self._retry_s:
@@ -362,8 +363,3 @@ def _position(text: str) -> Position:
     if position is None:
         raise CodecError(f"not a position: {text!r}", hint="the grid's stream is damaged, or not ours")
     return position
-
-
-def _preference(name: str, nodes: Iterable[str]) -> list[str]:
-    """The nodes in the order in which they should hold records of a name: rendezvous hashing."""
-    return sorted(nodes, key=lambda node: hashlib.blake2b(f"{name}/{node}".encode(), digest_size=8).digest())

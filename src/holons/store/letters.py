@@ -5,11 +5,12 @@ Names and positions travel as their texts (`records.py`), so that any name and a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 
-from holons.errors import CodecError
+from holons.wire import decoder
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True, tag="put"):
@@ -48,20 +49,4 @@ class Want(msgspec.Struct, frozen=True, array_like=True, tag="want"):
 
 Letter: TypeAlias = Put | Holds | Ask | Want
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Put | Holds | Ask | Want)
-
-
-def encode(letter: Letter) -> bytes:
-    """A letter as bytes."""
-    return _encoder.encode(letter)
-
-
-def decode(data: bytes) -> Letter:
-    """A letter from bytes."""
-    try:
-        return _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise CodecError(
-            f"not a letter of the grid: {error}", hint="the grid's stream is damaged, or not ours"
-        ) from error
+decode: Callable[[bytes], Letter] = decoder(Put | Holds | Ask | Want, "a letter of the grid", "the grid's stream")

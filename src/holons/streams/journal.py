@@ -11,12 +11,11 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
+from holons.disk import sync, unavailable
 from holons.errors import LogDamaged, LogUnavailable
-from holons.streams.durable import sync_names
 
 Durability: TypeAlias = Literal["process", "disk"]
 """What an acknowledged entry survives: the death of any process, or the machine's too."""
@@ -100,7 +99,7 @@ class DirectoryJournal:
         self._made: set[Path] = set()
 
     def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
-        with _unavailable("write", self._directory):
+        with unavailable(LogUnavailable, f"write the journal at {self._directory}"):
             gone_on = self._path(partition, number + 1).exists()  # looked up first: see _check_no_hole
             known = self.get(partition, number)
             if known is not None:
@@ -115,7 +114,7 @@ class DirectoryJournal:
 
     def get(self, partition: int, number: int) -> bytes | None:
         path = self._path(partition, number)
-        with _unavailable("read", path):
+        with unavailable(LogUnavailable, f"read the journal at {path}"):
             try:
                 stored = path.read_bytes()
             except FileNotFoundError:
@@ -126,14 +125,14 @@ class DirectoryJournal:
 
     def start(self, partition: int) -> int:
         folder = self._folder(partition, "starts")
-        with _unavailable("list", folder):
+        with unavailable(LogUnavailable, f"list the journal at {folder}"):
             try:
                 return max(map(_number, folder.iterdir()), default=0)
             except FileNotFoundError:
                 return 0
 
     def end(self, partition: int, known: int = 0) -> int:
-        with _unavailable("search", self._directory):
+        with unavailable(LogUnavailable, f"search the journal at {self._directory}"):
             while True:
                 start = self.start(partition)
                 low, step = max(start, known), 1
@@ -147,14 +146,14 @@ class DirectoryJournal:
                     return low
 
     def trim(self, partition: int, below: int) -> None:
-        with _unavailable("trim", self._directory):
+        with unavailable(LogUnavailable, f"trim the journal at {self._directory}"):
             below = min(below, self.end(partition))
             starts, entries = self._folder(partition, "starts"), self._folder(partition, "entries")
             if below > self.start(partition):
                 self._make(starts)
                 (starts / _name(below)).touch()
                 if self._sync:
-                    sync_names(starts)
+                    sync(starts)
             start = self.start(partition)
             for folder in (starts, entries):
                 for path in folder.iterdir() if folder.exists() else ():
@@ -200,7 +199,7 @@ class DirectoryJournal:
             finally:
                 part.unlink(missing_ok=True)
             if self._sync:
-                sync_names(path.parent)
+                sync(path.parent)
             return True
 
     def _sweep(self, partition: int) -> None:
@@ -252,16 +251,3 @@ def _unframed(partition: int, number: int, stored: bytes, path: Path) -> bytes:
             hint="restore it: what was read by its order cannot be read by another",
         )
     return data
-
-
-@contextlib.contextmanager
-def _unavailable(what: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except LogUnavailable:
-        raise
-    except OSError as error:
-        raise LogUnavailable(
-            f"cannot {what} the journal at {path}: {error}",
-            hint="is the directory there, may this process write to it, and is the disk not full? It is tried again",
-        ) from error

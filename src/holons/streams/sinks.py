@@ -7,7 +7,6 @@ crash or just so, writes what is missing and nothing else.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import os
 import re
@@ -25,8 +24,8 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
+from holons.disk import sync, try_lock, unavailable
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
-from holons.streams.durable import sync_names
 from holons.streams.log import Chunk, ReadableLog
 
 Row: TypeAlias = dict[str, Any]
@@ -136,13 +135,13 @@ class FileSink:
 
     def drain(self, log: ReadableLog) -> int:
         """Writes all rows of a log that no file holds yet; returns how many."""
-        with _reachable(self._root), self._alone():
+        with unavailable(LogUnavailable, f"use {self._root}"), self._alone():
             return sum(self._drain_partition(log, partition) for partition in range(log.partitions))
 
     def files(self, partition: int | None = None) -> list[SinkFile]:
         """The files that are there, by partition and position."""
         found = []
-        with _reachable(self._root), contextlib.suppress(FileNotFoundError):
+        with unavailable(LogUnavailable, f"use {self._root}"), contextlib.suppress(FileNotFoundError):
             for path in self._root.iterdir() if self._by is None else self._root.rglob(f"{glob.escape(self._name)}.p*"):
                 parts = _SUFFIX.fullmatch(path.name, len(self._name)) if path.name.startswith(self._name) else None
                 if parts is not None and parts[4] == self._format and partition in (None, int(parts[1])):
@@ -174,12 +173,10 @@ class FileSink:
         """One sink at a time writes a channel; the lock goes with the process that holds it."""
         self._root.mkdir(parents=True, exist_ok=True)
         with (self._root / f".{self._name}.{self._format}.lock").open("wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(lock):
                 raise LogUnavailable(
                     f"another sink is writing {self._name} to {self._root}", hint="one at a time; try again later"
-                ) from None
+                )
             found = self._root.glob if self._by is None else self._root.rglob
             for leftover in found(f".{glob.escape(self._name)}.p*.{self._format}{_PART}"):
                 if _SUFFIX.fullmatch(leftover.name[1 : -len(_PART)], len(self._name)):
@@ -241,7 +238,7 @@ class FileSink:
         if self._sync:
             for known in (folder, *folder.parents):
                 if known.is_relative_to(self._root):
-                    sync_names(known)
+                    sync(known)
 
     def _read(self, path: Path) -> list[Row]:
         try:
@@ -267,15 +264,3 @@ def _apart(files: list[SinkFile]) -> list[SinkFile]:
 def _kind(chunk: Chunk) -> object:
     """Rows of different columns go to different files: nothing is converted."""
     return None if chunk.rows is None else chunk.rows.schema
-
-
-@contextlib.contextmanager
-def _reachable(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except LogUnavailable:
-        raise
-    except OSError as error:
-        raise LogUnavailable(
-            f"cannot use {root}: {error}", hint="is it a directory that may be written to, and is the disk not full?"
-        ) from error

@@ -7,9 +7,12 @@ not there is empty. Merging two adjoining deltas gives a delta.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-from holons.errors import CodecError, InvariantBroken
+from holons import wire
+from holons.errors import InvariantBroken
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True):
@@ -30,14 +33,11 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag=1):
     seals: tuple[Seal, ...] = ()
 
     def encode(self) -> bytes:
-        return _encoder.encode(self)
+        return wire.encode(self)
 
     @staticmethod
     def decode(data: bytes) -> Delta:
-        try:
-            return _decoder.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise CodecError(f"not a delta: {error}", hint="the sync stream is damaged, or not ours") from error
+        return _decode(data)
 
     def then(self, later: Delta) -> Delta:
         """This delta and one that follows it without a gap, as one."""
@@ -46,5 +46,4 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag=1):
         return msgspec.structs.replace(self, end=later.end, seals=self.seals + later.seals)
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Delta)
+_decode: Callable[[bytes], Delta] = wire.decoder(Delta, "a delta", "the sync stream")

@@ -6,12 +6,13 @@ only the newest counts (the one with the highest position), and of that only pan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from holons import wire
 from holons.algebra import State
-from holons.errors import CodecError, InvariantBroken
+from holons.errors import InvariantBroken
 from holons.wcrdt.delta import Seal
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
@@ -28,14 +29,11 @@ class Preview(msgspec.Struct, frozen=True, array_like=True, tag=2):
     panes: tuple[Seal, ...] = ()
 
     def encode(self) -> bytes:
-        return _encoder.encode(self)
+        return wire.encode(self)
 
     @staticmethod
     def decode(data: bytes) -> Preview:
-        try:
-            return _decoder.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise CodecError(f"not a preview: {error}", hint="the preview stream is damaged, or not ours") from error
+        return _decode(data)
 
 
 class Previews:
@@ -92,5 +90,4 @@ def known_state(panes: SealedPanes, window: Window, unsealed: Iterable[Mapping[i
     return state
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Preview)
+_decode: Callable[[bytes], Preview] = wire.decoder(Preview, "a preview", "the preview stream")

@@ -9,9 +9,10 @@ from tests.unit.cli.test_app import run
 
 from holons.cli import log as the_log
 from holons.errors import BadInput
-from holons.node.messages import Claim, Heartbeat, Running, Stopped, encode
+from holons.node.messages import Claim, Heartbeat, Running, Stopped
 from holons.streams import LmdbLog, LmdbSharedLog, describe
 from holons.wcrdt import Delta, Seal
+from holons.wire import encode
 
 RUNNING = Running("shares", 1, 0, 2, 120, 5, False, True, 0, (0,))
 

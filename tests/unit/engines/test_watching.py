@@ -3,8 +3,8 @@ from __future__ import annotations
 from holons.engines.embedded.nodes import TurnClock
 from holons.engines.watching import Watcher
 from holons.node import Heartbeat, Running
-from holons.node.messages import encode
 from holons.streams import MemoryHub
+from holons.wire import encode
 
 
 def running(partition: int, offset: int) -> Running:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from holons.errors import CodecError
-from holons.node.messages import Claim, Heartbeat, decode_control, decode_heartbeat, encode
+from holons.node.messages import Claim, Heartbeat, decode_control, decode_heartbeat
+from holons.wire import encode
 
 
 def test_messages_come_back_as_they_were():
