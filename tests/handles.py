@@ -17,6 +17,7 @@ from holons.windows import END
 
 SLOWLY = h.Settings(rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5)
 PARTITIONS = 3
+ROWS = 2_000
 
 
 class Count(h.Program):
@@ -32,7 +33,7 @@ class Count(h.Program):
 JOB = h.job(Count(), "visits")
 
 
-def visits(rows: int = 2_000) -> dict[str, list[pl.DataFrame]]:
+def visits(rows: int = ROWS) -> dict[str, list[pl.DataFrame]]:
     """A minute of rows for each partition."""
     generators = map(np.random.default_rng, range(PARTITIONS))
     return {"visits": [pl.DataFrame({"ts": np.sort(one.integers(0, 60_000_000, rows))}) for one in generators]}
@@ -53,7 +54,14 @@ def endless(directory: Path) -> DirectorySite:
     return site
 
 
-def until(condition: Callable[[], object], why: str, within_s: float = 120.0) -> None:
+def finish(site: DirectorySite) -> None:
+    """Ends the stream of such a site."""
+    with site.producer("visits", PARTITIONS, "producer#2") as log:
+        for partition in range(PARTITIONS):
+            log.mark(partition, END.ts)
+
+
+def until(condition: Callable[[], object], why: str, within_s: float = 600.0) -> None:
     clock = SystemClock()
     until_s = clock.now_s() + within_s
     while not condition():

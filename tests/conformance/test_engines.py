@@ -84,7 +84,7 @@ def streaming_fold(job: Job, logs: Logs, tmp_path: Path) -> bytes:
             .load(str(source.directory))
         )
         query = h.fold(job, frame, partitions=len(logs), log=tmp_path / "out", trigger={"availableNow": True})
-        query.wait(120)
+        query.wait(600)
     return query.finish().results().canonical()
 
 

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import replace
 
 import pytest
-from tests.handles import JOB, PARTITIONS, SLOWLY, alive, endless, expected, until, visits
+from tests.handles import JOB, PARTITIONS, ROWS, SLOWLY, alive, endless, expected, finish, until, visits
 
 import holons as h
 from holons.engines.spark.session import session
@@ -35,44 +35,57 @@ def temporary(request, tmp_path, monkeypatch):
     return directory
 
 
-def test_progress_moves_results_so_far_are_a_prefix_and_nothing_is_left(engine, temporary):
-    streams, seen = visits(MANY), []
-    run = h.run(JOB, streams, engine=engine, settings=SLOWLY)
-    while not run.progress.finished:
-        seen.append((run.progress, run.results().collected))
-        until(lambda: run.progress is not seen[-1][0], "it does not move")
+def test_progress_moves_and_results_so_far_are_a_prefix(engine, tmp_path):
+    site, seen = endless(tmp_path / "site"), []
+    run = h.run(JOB, engine=engine, log=site.directory, settings=SLOWLY)
+
+    def news() -> bool:
+        if not seen or run.progress is not seen[-1][0]:
+            seen.append((run.progress, run.results().collected))
+        return run.progress.finished
+
+    until(lambda: news() or (len(seen[-1][0].partitions) == 2 and run.results().rows()), "the nodes do not begin")
+    finish(site)
+    until(news, "it does not move")
     assert run.wait() is run
     done = run.results()
-    assert done.canonical() == expected(streams)
+    assert done.canonical() == expected(visits())
     for _, rows in seen:
         for channel, partitions in rows.items():
             for number, some in partitions.items():
                 assert some == done.rows(channel, number)[: len(some)]
     sums = [sum(map(len, rows.get("on_window", {}).values())) for _, rows in seen]
-    assert any(0 < count < len(done.rows()) for count in sums), "some, but not all of it"
-    steps = [progress.rows_read for progress, _ in seen if progress.partitions]
-    assert any(0 < rows < PARTITIONS * MANY for rows in steps)
+    assert sums == sorted(sums)
+    assert sums[0] < len(done.rows())
+    assert any(progress.rows_read > 0 and progress.state == "running" for progress, _ in seen)
     last = run.progress
-    assert (last.state, last.rows_read, last.rows_waiting, last.windows) == ("finished", PARTITIONS * MANY, 0, 60)
-    assert sorted(one for numbers in last.partitions.values() for one in numbers) == list(range(PARTITIONS))
-    assert len(last.partitions) == 2
+    assert (last.state, last.rows_read, last.rows_waiting, last.windows) == ("finished", PARTITIONS * ROWS, 0, 60)
+    owned = {number for numbers in last.partitions.values() for number in numbers}
+    assert owned == set(range(PARTITIONS)), "each has an owner; that some have two for a while does no harm"
     assert last.rows_per_s > 0
     assert last.deaths == 0
+
+
+def test_a_run_that_has_finished_leaves_no_directory(engine, temporary):
+    streams = visits(200)
+    assert h.run(JOB, streams, engine=engine).wait().results().canonical() == expected(streams)
     assert not list(temporary.iterdir())
 
 
 def test_stopped_and_run_again_it_goes_on_with_the_same_log(engine, tmp_path):
-    streams = visits()
-    with h.run(JOB, streams, engine=engine, log=tmp_path / "site", settings=SLOWLY) as run:
+    site = endless(tmp_path / "site")
+    with h.run(JOB, engine=engine, log=site.directory, settings=SLOWLY) as run:
         until(lambda: run.results().rows(), "no row came out")
     assert run.progress.state == "stopped"
     some = run.results().rows(partition=0)
     assert len(some) < 60
-    again = h.run(JOB, engine=engine, log=str(tmp_path / "site")).wait()
+    again = h.run(JOB, engine=engine, log=str(site.directory))
+    until(lambda: len(again.progress.partitions) == 2, "it does not tell of its own two nodes")
+    finish(site)
+    again.wait()
     assert again.results().rows(partition=0)[: len(some)] == some
-    assert again.results().canonical() == run.results().canonical() == expected(streams)
+    assert again.results().canonical() == run.results().canonical() == expected(visits())
     assert again.progress.rows_before > 0, "it went on where the other one was"
-    assert len(again.progress.partitions) == 2, "and tells of its own nodes, not of those that are gone"
 
 
 def test_what_fails_is_raised_by_wait_and_what_was_out_is_kept(engine, temporary):
@@ -120,13 +133,13 @@ def test_a_dropped_handle_leaves_no_process_and_no_directory(engine, temporary, 
 
 
 def test_nodes_that_die_are_replaced_and_counted(engine, tmp_path):
-    streams = visits()
-    run = h.run(JOB, streams, engine=engine, log=tmp_path / "site", settings=SLOWLY)
+    site = endless(tmp_path / "site")
+    run = h.run(JOB, engine=engine, log=site.directory, settings=SLOWLY)
     until(lambda: run.results().rows(), "no row came out")
     os.kill(next(iter(run.progress.pids.values())), signal.SIGKILL)
-    until(lambda: run.progress.deaths == 1 or run.progress.finished, "nobody noticed")
-    assert run.progress.deaths == 1, run.progress
-    assert run.wait().results().canonical() == expected(streams)
+    until(lambda: run.progress.deaths == 1, "nobody noticed")
+    finish(site)
+    assert run.wait().results().canonical() == expected(visits())
     assert "died" in repr(run)
 
 

@@ -45,7 +45,7 @@ def test_without_pace_everything_is_written_at_once(tmp_path):
     site.create("bids", load.partitions)
     with SparkProducers(site, "bids", load, tasks=3) as producers:
         producers.begin(paced=False)
-        told = producers.wait(60.0)
+        told = producers.wait(600)
     assert sum(one.rows for one in told) == sum(map(len, rows_in(site, load)))
     assert rows_in(site, load)[1] == [row for _, batch in load.batches(1) for row in batch.to_pylist()]
 
@@ -63,7 +63,7 @@ def test_an_error_in_a_task_reaches_the_driver(tmp_path):
     with SparkProducers(site, "bids", load) as producers:
         producers.begin()
         with pytest.raises(ProducerFailed, match="nothing to give"):
-            producers.wait(60.0)
+            producers.wait(600)
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,6 @@ def test_a_producer_that_dies_is_run_again_by_spark_and_goes_on(tmp_path):
     site.create("bids", load.partitions)
     with SparkProducers(site, "bids", load) as producers:
         producers.begin()
-        producers.wait(60.0)
+        producers.wait(600)
     assert Path(load.died).exists()
     assert rows_in(site, load) == [[row for _, batch in load.batches(0) for row in batch.to_pylist()]]

@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-TIMEOUT_S = 300
+TIMEOUT_S = 1200
 
 
 @pytest.mark.slow

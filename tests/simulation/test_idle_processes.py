@@ -16,7 +16,7 @@ from holons.semantics import run as run_oracle
 from holons.streams import LmdbLog
 from holons.windows import END
 
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 SECOND = 1_000_000
 
 

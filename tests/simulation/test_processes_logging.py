@@ -41,7 +41,7 @@ def test_a_takeover_is_told_and_a_node_that_retires_hands_over(live, caplog):
         until(lambda: live.more() or witness.look() or len(witness.owned_by(third)) == PARTITIONS, "no handover")
         assert witness.newest[second].leaving
         live.end()
-        assert nodes.wait(120.0)
+        assert nodes.wait(600)
     assert live.found() == live.expected()
 
 

@@ -24,7 +24,7 @@ PACE_S = 0.1
 SECOND = 1_000_000
 
 
-def until(condition: Callable[[], object], why: str, within_s: float = 180.0) -> None:
+def until(condition: Callable[[], object], why: str, within_s: float = 600.0) -> None:
     clock = SystemClock()
     until_s = clock.now_s() + within_s
     while not condition():

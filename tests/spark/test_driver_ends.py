@@ -55,7 +55,7 @@ class Driver:
 
     def all_gone(self) -> None:
         """No process of it is left, nor a file in its temporary directory."""
-        until(lambda: not with_environment(_TOKEN, self.token), "processes are left", within_s=60.0)
+        until(lambda: not with_environment(_TOKEN, self.token), "processes are left")
         assert [str(path) for path in self.temporary.rglob("*")] == []
 
 
@@ -81,7 +81,7 @@ def start(live, tmp_path):
 def goes_on(live: LiveInput, driver: Driver) -> None:
     """Another driver over the same site finishes the same job."""
     live.end()
-    errors = driver.process.communicate(timeout=300)[1]
+    errors = driver.process.communicate(timeout=900)[1]
     assert driver.process.returncode == 0, errors
     driver.all_gone()
     assert len(live.site.jobs().versions) == 1, "it is the same job"
@@ -115,7 +115,7 @@ def test_however_a_driver_ends_nothing_is_left_and_the_next_one_goes_on(live, st
             driver.flag.touch()
         else:
             os.kill(parent(parent(nodes[0])), signal.SIGKILL)
-        errors = driver.process.communicate(timeout=120)[1]
+        errors = driver.process.communicate(timeout=600)[1]
         assert driver.process.returncode != 0
         if ending == "exception":
             assert "the driver's own code has failed" in errors

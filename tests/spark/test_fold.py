@@ -110,7 +110,7 @@ def test_a_year_of_hours_is_the_same_by_batch_by_files_by_rounds_and_by_nodes(sp
         query.stop()
     stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(str(site.directory))
     query = h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
-    assert query.wait(120).finish().results().canonical() == expected
+    assert query.wait(600).finish().results().canonical() == expected
     table = spark.read.format("holons").load(str(site.directory), job="Hourly")
     assert table.count() == sum(1 for _ in query.results().rows())
 
@@ -215,9 +215,9 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
         query = h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
         if attempt < 2:
             with pytest.raises(Exception, match="killed"):
-                query.wait(120)
+                query.wait(600)
         else:
-            query.wait(120)
+            query.wait(600)
     assert len(died) == 2
     got = query.finish().results().canonical()
     assert got == canonical(run_oracle(JOB, {"sales": [[log, END] for log in logs]}, rows_per_call=5_000))
@@ -235,12 +235,12 @@ def test_a_state_that_is_gone_is_an_error_and_not_a_new_beginning(spark, a_year,
         )
         return h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
 
-    begin().wait(120)
+    begin().wait(600)
     shutil.rmtree(site.fold_directory("Hourly") / "state")
     with LmdbLog(site.directory / "input", "sales", PARTITIONS, "producer#2") as log:
         log.append(0, a_year[0].slice(1_000, 10).to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()[0])
     with pytest.raises(CheckpointLost, match=r"the state after batch \d+ is gone"):
-        begin().wait(120)
+        begin().wait(600)
 
 
 def test_late_rows_are_found_though_tasks_share_a_partition(spark, tmp_path):
@@ -251,7 +251,7 @@ def test_late_rows_are_found_though_tasks_share_a_partition(spark, tmp_path):
     stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(str(site.directory))
     stream = stream.repartitionByRange(2, "_offset")
     query = h.fold(JOB, stream, partitions=1, log=tmp_path / "out", trigger={"availableNow": True})
-    got = query.wait(120).finish().results()
+    got = query.wait(600).finish().results()
     assert [row["id"] for row in got.rows("late")] == [2]
     assert got.canonical() == canonical(run_oracle(JOB, {"sales": [[log, END]]}))
 

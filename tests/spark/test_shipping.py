@@ -114,7 +114,7 @@ def run(folder: Path, *command: str | Path, master: str, cwd: Path, text: str = 
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -99,7 +99,7 @@ def test_what_a_job_puts_out_is_a_table(spark, site):
 
     job = h.job(Total(), "bids", name="totals")
     with h.run(job, log=site.directory, engine="embedded", nodes=1) as run:
-        run.wait(60)
+        run.wait(600)
     table = reader(spark, site, job="totals")
     expected = {}
     for rows in rows_in(site, "bids").values():
@@ -304,7 +304,7 @@ def test_rows_that_were_set_aside_are_tables(spark, tmp_path):
             yield {"n": self.n[window]}
 
     with h.run(h.job(Count(), "in", name="count"), log=tmp_path, engine="embedded", nodes=1) as run:
-        run.wait(60)
+        run.wait(600)
     dead = reader(spark, site, job="count", channel="dead").collect()
     assert [(row.n, row._offset, row._reason) for row in dead] == [(2, 1, "no time in column 'ts'")]
     assert [row.n for row in reader(spark, site, job="count", channel="late").collect()] == [4]

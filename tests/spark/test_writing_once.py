@@ -17,7 +17,7 @@ from holons.engines.directory_site import DirectorySite
 from holons.streams import LmdbLog
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 240.0
+PATIENCE_S = 900.0
 
 
 def started(files: Path, place: Path) -> subprocess.Popen[bytes]:

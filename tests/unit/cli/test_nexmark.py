@@ -88,7 +88,7 @@ def test_generated_streams_are_what_jobs_read(tmp_path: Path, capsys: pytest.Cap
 
     load = Load(1_000, seed=9, partitions=2, rate=500, group=50)
     job = query("q4", rate=500, disorder_us=98_000)
-    results = h.run(job, log=site, engine="embedded", nodes=1).wait(60).results()
+    results = h.run(job, log=site, engine="embedded", nodes=1).wait(600).results()
     assert verify("q4", streams_of(load), lambda *_: results.collected, rate=500).same
     assert len(results.rows()) > 0
 

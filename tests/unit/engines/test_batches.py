@@ -148,7 +148,7 @@ for number in range(15):
     batches.commit(sys.argv[2], number, [batches.stage(p, [pa.record_batch({"n": [number]})]) for p in (0, 1)])
 """
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "ab"]
-    assert [one.wait(60) for one in running] == [0, 0]
+    assert [one.wait(600) for one in running] == [0, 0]
     found = read(DirectorySite(tmp_path))
     for partition in (0, 1):
         assert sorted(found[partition]) == sorted([*range(15), *range(15)])

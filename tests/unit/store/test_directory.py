@@ -125,7 +125,7 @@ def test_of_several_writers_at_once_one_wins_and_none_fails(root, local):
     def write(number):
         try:
             for position in range(20):
-                together.wait(timeout=60)
+                together.wait(timeout=600)
                 stores[number].put("p", (position,), f"{number}".encode() * 100_000)
         except BaseException as error:
             failures.append(error)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 60.0
+LIMIT_S = 600.0
 
 Start: TypeAlias = "Callable[..., OtherProcess]"
 

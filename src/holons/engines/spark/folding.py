@@ -225,10 +225,10 @@ def stretches(paths: Sequence[Path], rows_per_task: int = _ROWS_AT_ONCE) -> list
             groups.append(group)
             count += rows
             if count >= rows_per_task:
-                found.append(Stretch(str(path), number, tuple(groups), first))
+                found.append(Stretch(str(path.absolute()), number, tuple(groups), first))
                 first, groups, count = first + count, [], 0
         if groups:
-            found.append(Stretch(str(path), number, tuple(groups), first))
+            found.append(Stretch(str(path.absolute()), number, tuple(groups), first))
     return found
 
 

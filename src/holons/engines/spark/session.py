@@ -27,6 +27,8 @@ _ATTEMPTS = 4
 _WITHOUT = 'or run without Spark: engine="embedded" (--engine embedded)'
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _EXECUTORS_S = 60.0
+_WORKER_CONNECTS_S = "300s"
+"""How long Spark waits for a Python process to say who it is; by default 15 s, which a busy machine may need."""
 _LOOK_S = 0.05
 _ours = ExitStack()  # what this process has to end and remove
 atexit.register(_ours.close)
@@ -59,6 +61,7 @@ def session(nodes: int = 1, master: str | None = None) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.authenticate.socketTimeout", _WORKER_CONNECTS_S)
         .config("spark.local.dir", str(directory))
         .config("spark.driver.extraJavaOptions", options)
         .config("spark.executor.extraJavaOptions", options)
