@@ -14,7 +14,6 @@ from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.producers import SparkProducers
 from holons.errors import ProducerFailed
 from holons.nexmark import PacedBids, highest_bid, highest_bids
-from holons.streams import LmdbLog
 from holons_bench import live
 from holons_bench.chronicle import takeovers
 
@@ -32,7 +31,7 @@ def test_a_live_run_with_a_killed_node_gives_the_right_windows():
 
 
 def rows_in(site: DirectorySite, load: PacedBids) -> list[list[dict]]:
-    with LmdbLog(site.directory / "input", "bids", load.partitions, "reader") as log:
+    with site.producer("bids", load.partitions, "reader") as log:
         return [
             [row for chunk in log.read(p, 0, log.end(p)) if chunk.rows is not None for row in chunk.rows.to_pylist()]
             for p in range(load.partitions)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import holons as h
-from holons.engines.collecting import opened, outputs_of
-from holons.engines.inputs import logs_of
-from holons.engines.simulator.world import Gate, World
-from holons.node import Node, Settings, Submitted, cancel, read_jobs, submit
+from holons.engines.memory_site import logs_of
+from holons.engines.simulator.world import Gate, SimulatedSite
+from holons.node import Node, Settings, Submitted, cancel, submit
 from holons.program import Collected, canonical
 
 FOREVER_S = 1e9
@@ -20,19 +19,19 @@ class Cluster:
     """A world, and nodes in it that tick when told."""
 
     def __init__(self, streams: Mapping[str, Sequence[Any]], settings: Settings = SETTINGS, *, seed: int = 0) -> None:
-        self.world = World(seed, logs_of(streams))
+        self.world = SimulatedSite(seed, logs_of(streams))
         self.settings = settings
         self.nodes: dict[str, Node] = {}
         self.gates: dict[str, Gate] = {}
         self.jobs: dict[str, tuple[h.Job, Sequence[Any]]] = {}
-        self._driver = self.world.ports(Gate(self.world, 99, "node-99#1"))
+        self._driver = Gate(self.world, 99, "node-99#1").ports()
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def start(self, number: int, incarnation: int = 1, settings: Settings | None = None) -> Node:
         name = f"node-{number}#{incarnation}"
         gate = self.gates[name] = Gate(self.world, number, name)
-        node = self.nodes[name] = Node(name, self.world.ports(gate), settings or self.settings)
+        node = self.nodes[name] = Node(name, gate.ports(), settings or self.settings)
         for job, (code, cuts) in self.jobs.items():
             node.add_job(job, code, cuts)
         return node
@@ -95,13 +94,7 @@ class Cluster:
 
     def collected(self, name: str) -> Collected:
         """What stands of a job that was submitted; or of one that was added."""
-        if name in self.jobs:
-            return self.world.collected(name)
-        history = read_jobs(self._driver.control).history(name)
-        logs = self.world.outputs
-        return outputs_of(
-            history, lambda job: opened({channel: log for (owner, channel), log in logs.items() if owner == job})
-        ).collected()
+        return self.world.collected(name)
 
     def finish(self, name: str, expected: Collected, within_s: float = 60.0) -> None:
         """Runs until a job's outputs are what they must be."""

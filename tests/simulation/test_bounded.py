@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from tests.workloads import load
 
-from holons.engines.embedded.nodes import World
+from holons.engines.memory_site import MemorySite
 from holons.node import Node, Ports, Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -61,7 +61,7 @@ def rows(first: int, windows: int, partition: int) -> pa.RecordBatch:
 
 def test_ten_thousand_windows_leave_nothing_behind():
     job = load("bid_share")
-    world = World({"bids": MemoryLog(PARTITIONS)})
+    world = MemorySite({"bids": MemoryLog(PARTITIONS)})
     fed: list[list[Any]] = [[] for _ in range(PARTITIONS)]
     started = 0
     nodes: list[Node] = []
@@ -93,11 +93,10 @@ def test_ten_thousand_windows_leave_nothing_behind():
         return counted[0] - before
 
     def sizes() -> dict[str, int]:
-        streams = {"heartbeats": world.heartbeats, "control": world.control, "sync": world.syncs[job.name]}
         return {
             "replica": max(node.jobs[job.name].replica.bytes_held() for node in nodes if job.name in node.jobs),
-            "store": world.store.bytes_held(),
-            **{name: hub.bytes_held() for name, hub in streams.items()},
+            "store": world.records.bytes_held(),
+            **{name: hub.bytes_held() for name, hub in world.hubs.items()},
         }
 
     start()

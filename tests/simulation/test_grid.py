@@ -10,8 +10,7 @@ from tests.simulation.scenarios import SCENARIOS, prepared, simulated
 from tests.workloads import streams
 
 from holons import codec
-from holons.engines.embedded.nodes import World
-from holons.engines.inputs import logs_of
+from holons.engines.memory_site import MemorySite, logs_of
 from holons.engines.simulator import Fault, Kind, Simulation
 from holons.errors import CheckpointLost
 from holons.node import Settings
@@ -44,7 +43,7 @@ def run(name, seed, **options):
 
 def trimmed(simulation):
     hubs = simulation.world.hubs
-    return any(start for name, hub in hubs.items() if name.startswith("sync/") for start in hub.starts().values())
+    return any(start for name, hub in hubs.items() if name.startswith("sync-") for start in hub.starts().values())
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -165,9 +164,9 @@ class Losing(Simulation):
 
 def lose_records(*endings):
     def lose(world):
-        names = [name for name in world.store._records if name.endswith(endings)]
+        names = [name for name in world.records._records if name.endswith(endings)]
         for name in names:
-            del world.store._records[name]
+            del world.records._records[name]
         return bool(names)
 
     return lose
@@ -177,9 +176,9 @@ def lose_old_or_new(ending, which):
     """Of the two records that are kept only one is left."""
 
     def lose(world):
-        names = [name for name, held in world.store._records.items() if name.endswith(ending) and len(held) > 1]
+        names = [name for name, held in world.records._records.items() if name.endswith(ending) and len(held) > 1]
         for name in names:
-            del world.store._records[name][sorted(world.store._records[name])[which]]
+            del world.records._records[name][sorted(world.records._records[name])[which]]
         return bool(names)
 
     return lose
@@ -247,11 +246,11 @@ def test_a_log_that_has_lost_acknowledged_rows_is_a_lost_checkpoint(name, lose):
 
 def test_a_replica_starts_from_a_snapshot_that_the_sync_stream_still_continues():
     jobs, given, _ = prepared("bid share", 0)
-    world = World(logs_of(given))
+    world = MemorySite(logs_of(given))
     job = jobs["shares"]
     empty = Replica(job.layout.handles, len(given["bids"])).snapshot()
     for cursor in ({"a": 4, "b": 4}, {"a": 9, "b": 2}):
-        world.store.put("shares/replica", (sum(cursor.values()),), codec.encode((cursor, empty)))
+        world.records.put("shares/replica", (sum(cursor.values()),), codec.encode((cursor, empty)))
     here = JobOnNode("shares", job, world.ports("c"), TRIMMING)
     assert here.cursor == {"a": 9, "b": 2}, "the newest"
     for writer in ("a", "b"):

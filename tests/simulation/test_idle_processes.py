@@ -13,7 +13,7 @@ from holons.engines.inputs import partitions_in
 from holons.node import Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
-from holons.streams import LmdbLog
+from holons.streams import StreamFolder
 from holons.windows import END
 
 LIMIT_S = 600.0
@@ -29,7 +29,7 @@ def test_an_idle_partition_does_not_hold_up_the_others_and_all_processes_agree(t
     job, site = load("bid_share"), DirectorySite(tmp_path)
     nodes = ProcessNodes(site, Settings(idle_s=0.3, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2))
     deadline, second = time.monotonic() + LIMIT_S, 0
-    with LmdbLog(tmp_path / "input", "bids", 2, "producer#1") as producer:
+    with StreamFolder(tmp_path / "input").open("bids", 2, "producer#1") as producer:
         producer.append(1, bid(0))
         nodes.submit(job)
         try:

@@ -11,6 +11,7 @@ from tests.simulation.test_skew import CALM, OnlyHours, Shared, seconds
 import holons as h
 from holons.errors import WrongScope
 from holons.node import Settings
+from holons.streams import MemoryHub
 from holons.windows import END
 
 HOUR = h.Tumbling("1h").at(0)
@@ -20,6 +21,11 @@ SHOWN = replace(CALM, preview_s=10.0, snapshot_deltas=4, rows_max=1000)
 def known(shared: Shared) -> set[object]:
     """What the nodes say of the open hour."""
     return {here.peek("hourly", HOUR) for here in shared.here()}
+
+
+def sent(shared: Shared) -> list[MemoryHub]:
+    """The streams of previews."""
+    return [hub for name, hub in shared.world.hubs.items() if name.startswith("previews-")]
 
 
 def test_every_node_sees_an_open_window_grow():
@@ -50,7 +56,7 @@ def test_by_default_nobody_sends_any():
     shared.append(0, seconds(0, 5))
     shared.tick(20)
     assert known(shared) == {None}
-    assert not shared.world.previews, "not even the stream is opened"
+    assert not sent(shared), "not even the stream is opened"
 
 
 def test_the_stream_is_trimmed_though_one_partition_never_changes_and_a_joiner_sees_that_one_too():
@@ -60,7 +66,7 @@ def test_the_stream_is_trimmed_though_one_partition_never_changes_and_a_joiner_s
     for second in range(120):
         shared.append(1, seconds(second, second + 1))
         shared.tick(2)
-        sizes.append(sum(hub.bytes_held() for hub in shared.world.previews.values()))
+        sizes.append(sum(hub.bytes_held() for hub in sent(shared)))
     assert max(sizes[60:]) <= max(sizes[:60]) * 1.1
     shared.nodes.append(shared.node())
     shared.tick(4)

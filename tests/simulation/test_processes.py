@@ -25,7 +25,6 @@ from holons.node import Settings
 from holons.node.messages import decode_heartbeat
 from holons.program import canonical
 from holons.semantics import run as run_oracle
-from holons.streams import LmdbSharedLog
 from holons.windows import END
 
 PARTITIONS = 4
@@ -176,7 +175,7 @@ def until(condition: Callable[[], object], why: str, within_s: float = 600.0) ->
 
 
 def runs_something(site: DirectorySite, name: str) -> bool:
-    with LmdbSharedLog(site.directory / "shared", "heartbeats", "reader") as heartbeats:
+    with site.shared("heartbeats", "reader") as heartbeats:
         told = [decode_heartbeat(message.data) for message in heartbeats.read({}, 100_000) if message.writer == name]
     return bool(told and told[-1].running)
 
@@ -220,7 +219,7 @@ def told(nodes: ProcessNodes, job: str) -> str:
 
 
 def pids(site: DirectorySite) -> set[int]:
-    with LmdbSharedLog(site.directory / "shared", "heartbeats", "reader") as heartbeats:
+    with site.shared("heartbeats", "reader") as heartbeats:
         return {decode_heartbeat(message.data).pid for message in heartbeats.read({}, 100_000)}
 
 

@@ -49,7 +49,7 @@ def tasklets(node: Node, job: str) -> dict[int, PartitionTasklet]:
 
 
 def stored(cluster: Cluster, job: str, partition: int, kind: str) -> list:
-    return cluster.world.store.positions(f"{job}/{partition}/{kind}")
+    return cluster.world.records.positions(f"{job}/{partition}/{kind}")
 
 
 # --- checkpoints and trimming ----------------------------------------------------------------------------------------

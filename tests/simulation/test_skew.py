@@ -14,9 +14,9 @@ from tests.simulation.scenarios import SCENARIOS, simulated
 from tests.workloads import SECOND, YEAR, _bid, _click, _visit, load, streams
 
 import holons as h
-from holons.engines.embedded.nodes import World
+from holons.engines.memory_site import MemorySite
 from holons.engines.simulator import simulate
-from holons.node import Node, Settings
+from holons.node import Node, Settings, sync_stream
 from holons.node.job_on_node import JobOnNode
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -44,7 +44,7 @@ class Shared:
 
     def __init__(self, job: h.Job, partitions: int, settings: Settings, nodes: int = 2) -> None:
         self.job, self.log, self.settings = job, MemoryLog(partitions), settings
-        self.world = World({job.inputs[0].stream: self.log})
+        self.world = MemorySite({job.inputs[0].stream: self.log})
         self.incarnation = 0
         self.nodes = [self.node() for _ in range(nodes)]
 
@@ -95,8 +95,8 @@ class Shared:
     def bytes_held(self) -> dict[str, int]:
         return {
             "replicas": sum(job.replica.bytes_held() for job in self.here()),
-            "sync": sum(hub.bytes_held() for hub in self.world.syncs.values()),
-            "store": self.world.store.bytes_held(),
+            "sync": self.world.hubs[sync_stream(self.job.name)].bytes_held(),
+            "store": self.world.records.bytes_held(),
         }
 
     def as_read(self) -> dict[str, list[list[pl.DataFrame | Mark]]]:

@@ -15,7 +15,7 @@ from holons.engines.directory_site import DirectorySite
 from holons.node.messages import Claim, Heartbeat, decode_control, decode_heartbeat
 from holons.program import Job, canonical
 from holons.semantics import run as run_oracle
-from holons.streams import Cursor, LmdbSharedLog
+from holons.streams import Cursor
 from holons.windows import END
 
 PARTITIONS = 4
@@ -79,8 +79,8 @@ class Witness:
     """Follows what nodes tell each other. Claims are read first, so that a claim seen without a heartbeat came before it."""
 
     def __init__(self, site: DirectorySite) -> None:
-        self._heartbeats = LmdbSharedLog(site.directory / "shared", "heartbeats", "witness")
-        self._control = LmdbSharedLog(site.directory / "shared", "control", "witness")
+        self._heartbeats = site.shared("heartbeats", "witness")
+        self._control = site.shared("control", "witness")
         self._heartbeats_at: Cursor = {}
         self._control_at: Cursor = {}
         self.owners: dict[int, tuple[int, str]] = {}

@@ -17,7 +17,7 @@ from holons.engines.spark.session import session
 from holons.errors import BadInput, CheckpointLost, JobRunning, NotFoldable, ProgramFailed
 from holons.program import canonical
 from holons.semantics import run as run_oracle
-from holons.streams import LmdbLog
+from holons.streams.folder import StoredLog
 from holons.windows import END
 
 pytestmark = pytest.mark.spark
@@ -185,7 +185,7 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
     site = DirectorySite(tmp_path)
     site.load({"sales": [[log] for log in logs]})
     died: list[int] = []
-    put, store = rounds.LmdbLog.put, rounds.DirectoryStore.put
+    put, store = StoredLog.put, rounds.DirectoryStore.put
 
     def fails() -> None:
         if len(died) < 2:
@@ -204,7 +204,7 @@ def test_a_round_that_dies_anywhere_is_there_once(spark, a_year, tmp_path, monke
         if at == "after the state":
             fails()
 
-    monkeypatch.setattr(rounds.LmdbLog, "put", dying_put)
+    monkeypatch.setattr(StoredLog, "put", dying_put)
     monkeypatch.setattr(rounds.DirectoryStore, "put", dying_store)
     for attempt in range(3):
         stream = (
@@ -236,8 +236,8 @@ def test_a_state_that_is_gone_is_an_error_and_not_a_new_beginning(spark, a_year,
         return h.fold(JOB, stream, partitions=PARTITIONS, log=site.directory, trigger={"availableNow": True})
 
     begin().wait(600)
-    shutil.rmtree(site.fold_directory("Hourly") / "state")
-    with LmdbLog(site.directory / "input", "sales", PARTITIONS, "producer#2") as log:
+    shutil.rmtree(site.folder("folds", "Hourly") / "state")
+    with site.producer("sales", PARTITIONS, "producer#2") as log:
         log.append(0, a_year[0].slice(1_000, 10).to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()[0])
     with pytest.raises(CheckpointLost, match=r"the state after batch \d+ is gone"):
         begin().wait(600)

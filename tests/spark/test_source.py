@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 import holons as h
 from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import session
-from holons.streams import LmdbLog
 from holons.windows import END
 
 pytestmark = pytest.mark.spark
@@ -40,7 +39,7 @@ def reader(spark: SparkSession, site: DirectorySite, **options: str) -> DataFram
 
 def rows_in(site: DirectorySite, stream: str) -> dict[int, list[dict]]:
     partitions = site.streams()[stream]
-    with LmdbLog(site.directory / "input", stream, partitions, "reader") as log:
+    with site.producer(stream, partitions, "reader") as log:
         return {
             partition: [
                 row
@@ -129,7 +128,7 @@ def test_micro_batches_read_everything_once_and_go_on_after_a_restart(spark, sit
     run()
     with site.producer("more", 1, "p#1"):
         pass
-    with LmdbLog(site.directory / "input", "bids", 3, "producer#2") as log:
+    with site.producer("bids", 3, "producer#2") as log:
         log.append(1, pa.record_batch({"ts": [1000], "price": [7]}))
     run()
     found = spark.read.parquet(str(tmp_path / "out")).collect()

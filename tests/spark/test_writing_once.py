@@ -14,7 +14,7 @@ import pytest
 from tests.spark.live_input import until
 
 from holons.engines.directory_site import DirectorySite
-from holons.streams import LmdbLog
+from holons.streams import StreamFolder
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 900.0
@@ -48,7 +48,7 @@ def committed(place: Path) -> int:
 
 def kept(place: Path) -> list[np.ndarray]:
     partitions = DirectorySite(place / "site").streams()["rows"]
-    with LmdbLog(place / "site" / "input", "rows", partitions, "reader") as log:
+    with StreamFolder(place / "site" / "input").open("rows", partitions, "reader") as log:
         return [
             np.concatenate(
                 [c.rows.column("value").to_numpy() for c in log.read(p, 0, 10**9) if c.rows is not None]

@@ -7,6 +7,7 @@ wrong results look right. The first so many seconds are the same however many fo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holons.streams import LmdbLog
+from holons.node import Site
 from holons.windows import END
 
 SECOND_US: Final = 1_000_000
@@ -50,9 +51,9 @@ class Bids:
                 "category": rng.integers(0, CATEGORIES, size),
             }
 
-    def write(self, directory: Path, stream: str) -> None:
-        """Writes them to a log."""
-        with LmdbLog(directory, stream, self.partitions, "producer#1") as log:
+    def write(self, site: Site, stream: str) -> None:
+        """Writes the bids to an input stream of a site."""
+        with closing(site.producer(stream, self.partitions, "producer#1")) as log:
             for partition in range(self.partitions):
                 for columns in self.batches(partition):
                     log.append(partition, pa.record_batch(columns))

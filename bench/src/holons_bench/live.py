@@ -14,7 +14,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -30,7 +30,7 @@ from holons.engines.watching import Seen, node_text
 from holons.errors import HolonsError, NodesSilent
 from holons.node import Settings, Submitted, decode_heartbeat
 from holons.program import Job
-from holons.streams import Cursor, LmdbLog, SharedLog
+from holons.streams import Cursor, ReadableLog, SharedLog
 from holons_bench.chronicle import Chronicle, Deed, Happened, Heard
 
 CHANNEL: Final = "on_window"
@@ -151,10 +151,8 @@ def _producers(site: DirectorySite, stream: str, load: Load, setting: Setting) -
     return SparkProducers(site, stream, load, tasks=setting.producers)
 
 
-@contextmanager
-def _output(site: DirectorySite, version: Submitted, load: Load) -> Iterator[LmdbLog]:
-    with LmdbLog(site.directory / "output", f"{version.id}/{CHANNEL}", load.partitions, "reader#1") as log:
-        yield log
+def _output(site: DirectorySite, version: Submitted, load: Load) -> AbstractContextManager[ReadableLog]:
+    return closing(site.output(version.id, CHANNEL, load.partitions, "reader#1"))
 
 
 # --- what nodes say ---------------------------------------------------------------------------------------------------
@@ -302,7 +300,9 @@ class _Script:
 class _Follower:
     """Reads results as they appear, and listens to nodes meanwhile."""
 
-    def __init__(self, load: Load, start_s: float, output: LmdbLog, heartbeats: _Heartbeats, script: _Script) -> None:
+    def __init__(
+        self, load: Load, start_s: float, output: ReadableLog, heartbeats: _Heartbeats, script: _Script
+    ) -> None:
         self._load = load
         self._start_s = start_s
         self._output = output

@@ -40,7 +40,6 @@ from holons.engines.spark.session import session
 from holons.errors import BadInput, HolonsError, InvariantBroken
 from holons.nexmark import Load, answer
 from holons.nexmark.queries import query as pipeline
-from holons.streams import LmdbLog
 from holons.windows import END
 from holons_bench.flink import Flink
 from holons_bench.flink.files import write_nexmark
@@ -82,7 +81,7 @@ class _Bench:
         """Lays the events out for each system."""
         for load, name in ((self.few, "few"), (self.many, "many")):
             for stream in ("auctions", "bids"):
-                with LmdbLog(self.at / name / "input", stream, load.partitions, "producer#1") as log:
+                with DirectorySite(self.at / name).producer(stream, load.partitions, "producer#1") as log:
                     for partition in range(load.partitions):
                         for batch in load.batches(stream, partition, 100_000):
                             log.append(partition, batch)
@@ -187,15 +186,14 @@ def _flink(flink: Flink, bench: _Bench, name: str, watch: Stopwatch) -> None:
 
 def _holons(bench: _Bench, name: str, number: int, spark: object, watch: Stopwatch) -> None:
     """One run of Holons on fresh nodes, which have run the same query over the same log before."""
-    at = bench.at / f"{name}-{number}"
-    at.mkdir()
-    (at / "input").symlink_to(bench.at / "many" / "input")
-    with SparkNodes(DirectorySite(at), nodes=bench.nodes, spark_session=spark) as running:  # type: ignore[arg-type]
+    site = DirectorySite(bench.at / f"{name}-{number}")
+    site.share_inputs(DirectorySite(bench.at / "many"))
+    with SparkNodes(site, nodes=bench.nodes, spark_session=spark) as running:  # type: ignore[arg-type]
         job = _job(name)
         _to_end(running, h.job(job, name="warm-up"), start=bench.nodes)
         running.cancel("warm-up")
         watch.time(lambda: _to_end(running, job))
-    shutil.rmtree(at)
+    shutil.rmtree(site.directory)
 
 
 def _job(name: str) -> h.Job:

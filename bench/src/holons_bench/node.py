@@ -105,25 +105,23 @@ def run(
     records: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Progress(disable=not progress) as bar:
         task = bar.add_task("writing bids", total=None)
-        bids.write(Path(folder) / "input", STREAM)
+        bids.write(DirectorySite(folder), STREAM)
         cases, totals = _cases(auctions), bids.totals()
         for case in cases:
             expected = case.expected(totals)
             bar.update(task, description=case.name, total=len(cases) * repeat)
             measured = []
             for number in range(repeat):
-                site = Path(folder) / f"{type(case.program).__name__}-{number}"
-                measured.append(measure(case, Path(folder) / "input", site, expected))
+                site = DirectorySite(Path(folder) / f"{type(case.program).__name__}-{number}")
+                site.share_inputs(DirectorySite(folder))
+                measured.append(measure(case, site, expected))
                 bar.advance(task)
             records += _records(case, bids.events, measured)
     return records
 
 
-def measure(case: Case, log: Path, directory: Path, expected: Expected) -> tuple[float, float]:
+def measure(case: Case, site: DirectorySite, expected: Expected) -> tuple[float, float]:
     """Runs a case once on a fresh node and checks what it puts out: (wall seconds, CPU seconds)."""
-    directory.mkdir()
-    (directory / "input").symlink_to(log)
-    site = DirectorySite(directory)
     job = h.job(case.program, STREAM, columns=case.columns)
     ports = site.ports("node-1#1")
     wall_s, cpu_s = time.perf_counter(), time.process_time()

@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +35,6 @@ from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
 from holons.errors import HolonsError
 from holons.node import Submitted
-from holons.streams import LmdbLog
 from holons_bench import processes
 from holons_bench.bids import Bids, Expected, Totals
 from holons_bench.kernels import Record
@@ -132,8 +132,8 @@ def run(
         task, at = bar.add_task("writing bids", total=None), Path(folder)
         first = Bids(few.events // seconds * min(_WARM_UP_S, seconds), partitions, min(_WARM_UP_S, seconds), auctions)
         few.write_parquet(at / "parquet")
-        many.write(at / "input", STREAM)
-        first.write(at / "input", _WARM_UP)
+        many.write(DirectorySite(at), STREAM)
+        first.write(DirectorySite(at), _WARM_UP)
         totals = few.totals(), many.totals()
         spark = session(nodes)
         stock = Stock(tuned(spark, os.cpu_count() or 1), at / "parquet")
@@ -156,9 +156,9 @@ def run(
 
 def _site(directory: Path, name: str) -> DirectorySite:
     """A site of its own over the same inputs."""
-    (directory / name).mkdir()
-    (directory / name / "input").symlink_to(directory / "input")
-    return DirectorySite(directory / name)
+    site = DirectorySite(directory / name)
+    site.share_inputs(DirectorySite(directory))
+    return site
 
 
 def measure(running: Driver, case: Case, nodes: int, rows: int, watch: Stopwatch) -> Expected:
@@ -181,7 +181,7 @@ def measure(running: Driver, case: Case, nodes: int, rows: int, watch: Stopwatch
 def _wait_for_rows(running: Driver, version: Submitted, rows: int) -> None:
     """Waits until so many result rows can be read."""
     until_s = time.perf_counter() + _PATIENCE_S
-    with LmdbLog(running.site.directory / "output", f"{version.id}/{CHANNEL}", version.partitions, "reader") as log:
+    with closing(running.site.output(version.id, CHANNEL, version.partitions, "reader")) as log:
         ended = False
         while sum(map(log.end, range(log.partitions))) < rows:
             if ended or time.perf_counter() > until_s:

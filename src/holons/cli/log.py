@@ -24,7 +24,7 @@ from holons.algebra import Keyed
 from holons.cli.messages import in_words
 from holons.clock import SystemClock
 from holons.errors import BadInput, DescribedError
-from holons.streams import Chunk, LmdbLog, LmdbSharedLog, StreamDescription, describe, streams_in
+from holons.streams import Chunk, ReadableLog, StreamDescription, StreamFolder
 from holons.windows import instant_text
 
 _READER = "holons-log#1"  # costs nothing: it never writes
@@ -39,10 +39,14 @@ clock = SystemClock()
 class Place(NamedTuple):
     """A stream, and where it is."""
 
-    directory: Path
+    folder: StreamFolder
     stream: str
     label: str
     """What `ls` calls it: its directory below the one that was looked at, and its name."""
+
+    def describe(self) -> StreamDescription:
+        """Returns what there is of the stream now."""
+        return self.folder.describe(self.stream)
 
 
 class Entry(NamedTuple):
@@ -66,11 +70,10 @@ def places(root: Path) -> list[Place]:
     """All streams below a directory, in the order of their labels."""
     if not root.is_dir():
         raise BadInput(f"there is no directory {root}", hint="name the directory that nodes and producers were given")
-    directories = sorted({path.parent for path in root.rglob("stream.*") if path.is_dir()})
     found = [
-        Place(directory, stream, (directory.relative_to(root) / stream).as_posix())
-        for directory in directories
-        for stream in streams_in(directory)
+        Place(folder, stream, (folder.path.relative_to(root) / stream).as_posix())
+        for folder in StreamFolder.below(root)
+        for stream in folder.names()
     ]
     return sorted(found, key=lambda place: place.label)
 
@@ -97,7 +100,7 @@ def ls(root: Path, json_file: Path | None) -> bool:
     told: list[tuple[Place, StreamDescription | DescribedError]] = []
     for place in places(root):
         try:
-            told.append((place, describe(place.directory, place.stream)))
+            told.append((place, place.describe()))
         except DescribedError as error:
             told.append((place, error))
     if json_file is not None:
@@ -166,10 +169,10 @@ def _few(names: Sequence[str]) -> str:
 def stat(root: Path, name: str, time_column: str, json_file: Path | None) -> None:
     """Each partition, or each writer, of a stream."""
     place = find(root, name)
-    one = describe(place.directory, place.stream)
+    one = place.describe()
     records = [_shared_stat(one, writer) for writer in one.extents] if one.shared else []
     if not one.shared:
-        with LmdbLog(place.directory, place.stream, one.partitions, _READER) as log:
+        with place.folder.open(place.stream, one.partitions, _READER) as log:
             records = [_stat(log, partition, time_column) for partition in range(one.partitions)]
     if json_file is not None:
         with _lines(json_file) as file:
@@ -202,7 +205,7 @@ def _shared_stat(one: StreamDescription, writer: int | str) -> dict[str, Any]:
     return {"writer": writer, "start": one.extents[writer].first, "end": one.extents[writer].end}
 
 
-def _stat(log: LmdbLog, partition: int, time_column: str) -> dict[str, Any]:
+def _stat(log: ReadableLog, partition: int, time_column: str) -> dict[str, Any]:
     start, end = log.start(partition), log.end(partition)
     rows = marks = size = 0
     first: Any = None
@@ -236,7 +239,7 @@ def show(
 ) -> None:
     """Some entries of each partition, or of each writer; then, if so wanted, whatever follows."""
     place = find(root, name)
-    one = describe(place.directory, place.stream)
+    one = place.describe()
     _check_partition(one, place, partition)
     begin: dict[int | str, int] = {}
     until: dict[int | str, int] = {}
@@ -275,7 +278,7 @@ def _entries(
     place: Place, one: StreamDescription, begin: dict[int | str, int], until: dict[int | str, int]
 ) -> Iterator[Entry]:
     if one.shared:
-        with LmdbSharedLog(place.directory, place.stream, _READER) as shared:
+        with place.folder.open_shared(place.stream, _READER) as shared:
             for writer, at in begin.items():
                 others = {name: extent.end for name, extent in one.extents.items() if name != writer}
                 cursor = {str(name): end for name, end in others.items()} | {str(writer): at}
@@ -284,14 +287,14 @@ def _entries(
                         told = in_words(place.stream, message.data)
                         yield Entry(message.writer, message.position, message=told)
         return
-    with LmdbLog(place.directory, place.stream, one.partitions, _READER) as log:
+    with place.folder.open(place.stream, one.partitions, _READER) as log:
         for partition, at in begin.items():
             assert isinstance(partition, int)
             for chunk in _chunks(log, partition, at, until[partition]):
                 yield from _of_chunk(partition, chunk)
 
 
-def _chunks(log: LmdbLog, partition: int, at: int, end: int) -> Iterator[Chunk]:
+def _chunks(log: ReadableLog, partition: int, at: int, end: int) -> Iterator[Chunk]:
     while at < end:
         chunks = log.read(partition, at, min(end - at, _READ_ROWS))
         if not chunks:
@@ -313,7 +316,7 @@ def _following(place: Place, one: StreamDescription, begin: dict[int | str, int]
     at = dict(begin)
     with suppress(KeyboardInterrupt):
         while True:
-            now = describe(place.directory, place.stream)
+            now = place.describe()
             until = {key: extent.end for key, extent in now.extents.items() if key in at or one.shared}
             yield from _entries(place, now, {key: at.get(key, now.extents[key].first) for key in until}, until)
             at |= until

@@ -212,7 +212,7 @@ def _write(load: Load, site: DirectorySite, console: Console) -> None:
 
     there = sorted(site.streams().keys() & set(load.streams))
     if there:
-        raise BadInput(f"stream {there[0]!r} is in {site.directory} already", hint="choose another --log directory")
+        raise BadInput(f"stream {there[0]!r} is in {site.name} already", hint="choose another --log directory")
     with _progress(console, "events", load.events) as progress, ExitStack() as loading:
         for stream in load.streams:
             log = loading.enter_context(site.loading(stream, load.partitions))

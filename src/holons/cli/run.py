@@ -18,6 +18,7 @@ from rich.text import Text
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
 from holons.engines.choosing import check_engine, nodes_of
+from holons.engines.collecting import output_logs
 from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Driver
 from holons.engines.scratch import scratch
@@ -25,7 +26,7 @@ from holons.engines.watching import Seen, watermark_text
 from holons.errors import BadInput
 from holons.node import Settings, Submitted
 from holons.program import Job
-from holons.streams import ByTime, FileSink, LmdbLog, load
+from holons.streams import ByTime, FileSink, ReadableLog, load
 from holons.streams import Progress as LoadProgress
 from holons.windows import END
 
@@ -113,7 +114,7 @@ def _load(site: DirectorySite, job: Job, files: dict[str, list[Path]], console: 
             raise BadInput(f"the job does not read {stream!r}", hint=f"it reads {_names(job)}")
         if stream in there:
             raise BadInput(
-                f"stream {stream!r} is in {site.directory} already",
+                f"stream {stream!r} is in {site.name} already",
                 hint="leave out --input to go on with it, or choose another --log directory",
             )
         columns = (
@@ -133,7 +134,7 @@ def _advance(progress: Progress, task: TaskID, at: LoadProgress) -> None:
     progress.update(task, completed=at.rows)
 
 
-def _check_time(stream: str, job: Job, log: LmdbLog) -> None:
+def _check_time(stream: str, job: Job, log: ReadableLog) -> None:
     time = next(given.time for given in job.inputs if given.stream == stream)
     for partition in range(log.partitions):
         for chunk in log.read(partition, 0, 1):
@@ -212,19 +213,15 @@ def _tell(
 ) -> list[dict[str, object]]:
     records: list[dict[str, object]] = []
     declared = list(job.layout.channels)
-    logs = site.outputs(version.id)
-    try:
-        for channel in sorted(logs, key=lambda name: (name not in declared, name)):
-            log = logs[channel]
+    logs = output_logs(site, version.id)
+    for channel in sorted(logs, key=lambda name: (name not in declared, name)):
+        with contextlib.closing(logs[channel]()) as log:
             rows = sum(log.end(partition) for partition in range(log.partitions))
             records.append({"job": version.id, "channel": channel, "rows": rows, "finished": finished})
             console.print(_last_rows(channel, log, rows, console.width))
             if options.output is not None:
                 by = ByTime(options.by, options.unit) if options.by and channel in declared else None  # type: ignore[arg-type]
                 FileSink(options.output / version.id, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
-    finally:
-        for log in logs.values():
-            log.close()
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
         where += f"  Its rows are in {options.output / version.id}."
@@ -239,7 +236,7 @@ def _stopped(options: Options) -> str:
     return f"Stopped. To go on: {options.again or f'holons run {options.job} --log {options.directory}'}"
 
 
-def _last_rows(channel: str, log: LmdbLog, rows: int, width: int) -> Table:
+def _last_rows(channel: str, log: ReadableLog, rows: int, width: int) -> Table:
     """The last rows of the partitions, a few of each."""
     ends = {partition: log.end(partition) for partition in range(log.partitions) if log.end(partition)}
     each = max(1, _ROWS_SHOWN // max(1, len(ends)))

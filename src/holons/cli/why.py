@@ -16,15 +16,14 @@ from rich.text import Text
 
 from holons.algebra import Keyed
 from holons.cli.jobs import load_job
-from holons.cli.log import find, places, plain
+from holons.cli.log import Place, find, places, plain
 from holons.cli.records import write_records
 from holons.engines.directory_site import DirectorySite
 from holons.engines.why import Contribution, Explanation, SealedByNodes, Told, why
 from holons.errors import BadInput
-from holons.node import partitions_of
+from holons.node import partitions_of, sync_stream
 from holons.program import Job
-from holons.store import DirectoryStore
-from holons.streams import LmdbLog, ReadableLog, describe, streams_in
+from holons.streams import JournaledLog, ReadableLog
 from holons.windows import Window, instant, instant_text
 
 _READER = "holons-why#1"  # costs nothing: it never writes
@@ -71,17 +70,28 @@ def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, Readable
     logs: dict[str, ReadableLog] = {}
     sites: list[DirectorySite] = []
     for given in job.inputs:
-        there = [place for place in places(root) if place.stream == given.stream and place.directory.name == "input"]
-        place = there[0] if len(there) == 1 else find(root, given.stream)
-        one = describe(place.directory, place.stream)
-        if one.shared:
+        place = _place(root, given.stream)
+        site = DirectorySite.around(place.folder)
+        sites.append(site)
+        partitions = place.folder.partitions(place.stream)
+        if not partitions:
             raise BadInput(
                 f"{place.label} holds no rows", hint=f"--log names the directory with {given.stream!r} in it"
             )
-        log = opened.enter_context(LmdbLog(place.directory, place.stream, one.partitions, _READER))
-        sites.append(DirectorySite(place.directory.parent))
-        logs[given.stream] = sites[-1].journaled(given.stream, log)
+        log, journal = place.folder.open(place.stream, partitions, _READER), site.journal(given.stream)
+        opened.callback(log.close)
+        logs[given.stream] = log if journal is None else JournaledLog(log, journal)
     return logs, sites[0]
+
+
+def _place(root: Path, stream: str) -> Place:
+    """Returns where an input is: the only one of that name, or else any stream of that name."""
+    inputs = [
+        place
+        for place in places(root)
+        if place.stream == stream and DirectorySite.around(place.folder).holds_inputs(place.folder)
+    ]
+    return inputs[0] if len(inputs) == 1 else find(root, stream)
 
 
 def _sealed(job: Job, partitions: int, site: DirectorySite, opened: ExitStack) -> SealedByNodes | None:
@@ -90,11 +100,10 @@ def _sealed(job: Job, partitions: int, site: DirectorySite, opened: ExitStack) -
     same = [version for version in jobs.versions.values() if version.digest == job.digest]
     ran = max(same, key=lambda version: version.generation, default=jobs.current(job.name))
     name = job.name if ran is None else ran.id
-    if f"sync-{name}" not in streams_in(site.directory / "shared"):
+    if sync_stream(name) not in site.shared_streams():
         return None
-    sync = opened.enter_context(site.shared(f"sync-{name}", _READER))
-    store = DirectoryStore(site.store) if Path(site.store).is_dir() else None
-    return SealedByNodes.read(job, partitions, sync, store, name)
+    sync = opened.enter_context(site.shared(sync_stream(name), _READER))
+    return SealedByNodes.read(job, partitions, sync, site.store(_READER), name)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from holons.engines.choosing import EngineName, check_engine, nodes_of
 from holons.engines.directory_site import DirectorySite
 from holons.engines.handle import DriverNodes, Progress, Run, Work
-from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill, logs_of
+from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill
 from holons.engines.results import LateRows, Results
 from holons.engines.scratch import scratch
 from holons.errors import BadInput
-from holons.node import Settings
+from holons.node import Settings, Site
 from holons.program import Job
 
 if TYPE_CHECKING:
@@ -55,11 +55,12 @@ def run(
             hint=f"nodes={settings.replicas} or more",
         )
     if engine == "embedded" and log is None:
-        from holons.engines.embedded.nodes import TurnNodes, World
+        from holons.engines.embedded.nodes import TurnNodes
+        from holons.engines.memory_site import MemorySite, logs_of
 
-        world = World(logs_of(streams or {}))
-        turns = TurnNodes(job, world, nodes, settings)
-        return Run(job, Work(job, turns, partial(world.emitted, job.name), ExitStack(), kept=False))
+        memory = MemorySite(logs_of(streams or {}))
+        turns = TurnNodes(job, memory, nodes, settings)
+        return Run(job, Work(job, turns, partial(memory.emitted, job.name), ExitStack(), kept=False))
     with ExitStack() as begun:
         site = DirectorySite(begun.enter_context(scratch()) if log is None else log)
         _check_streams(site, job, streams)
@@ -72,18 +73,18 @@ def run(
         return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
 
 
-def _check_streams(site: DirectorySite, job: Job, streams: Streams | None) -> None:
+def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
     """Streams that are given must not be in the site yet; without any, those that the job reads must be there."""
     there = site.streams()
     for given in job.inputs:
         if streams is None and given.stream not in there:
             raise BadInput(
-                f"the job reads {given.stream!r}, and there is no such stream in {site.directory}",
+                f"the job reads {given.stream!r}, and there is no such stream in {site.name}",
                 hint=f"pass its rows: h.run(job, {{{given.stream!r}: [partition, ...]}}, log=...)",
             )
         if streams is not None and given.stream in there:
             raise BadInput(
-                f"stream {given.stream!r} is in {site.directory} already",
+                f"stream {given.stream!r} is in {site.name} already",
                 hint="leave out the streams to go on with it, h.run(job, log=...), or choose another directory",
             )
 

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
 
-from holons.engines.directory_site import DirectorySite
 from holons.engines.locks import locked
 from holons.errors import BadInput, LogDamaged, LogUnavailable
-from holons.streams import LmdbLog
+from holons.node import SiteWithFolders
+from holons.streams import WritableLog
 
 _WRITER = "batches"
 _DONE_KEPT = 2
@@ -50,7 +50,7 @@ class _Placed(msgspec.Struct, frozen=True):
 class Batches:
     """The batches of one stream of a site. A plain value: it can travel to other processes."""
 
-    def __init__(self, site: DirectorySite, stream: str, partitions: int) -> None:
+    def __init__(self, site: SiteWithFolders, stream: str, partitions: int) -> None:
         known = site.streams().get(stream)
         if known is not None and known != partitions:
             raise BadInput(
@@ -60,7 +60,7 @@ class Batches:
         self.site = site
         self.stream = stream
         self.partitions = partitions
-        self._folder = site.directory / "batches" / quote(stream, safe="")
+        self._folder = site.folder("batches", stream)
 
     # --- in any process ----------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Batches:
                 self.forget(staged)
                 return False
             wanted = [one for one in staged if one.rows]
-            with self._log() as log:
+            with closing(self._log()) as log:
                 ends = {partition: log.end(partition) for partition in {one.partition for one in wanted}}
             placed = []
             for one in wanted:
@@ -136,7 +136,7 @@ class Batches:
     def _carry_out_the_open(self) -> None:
         for commit in sorted(self._folder.glob("*/*.commit"), key=lambda file: (file.stat().st_mtime_ns, file)):
             placed = self._read(commit)
-            with self._log() as log:
+            with closing(self._log()) as log:
                 for one in placed:
                     self._put(log, one)
             commit.rename(commit.with_suffix(".done"))
@@ -152,7 +152,7 @@ class Batches:
                 f"{commit} is damaged: {error}", hint="restore it: rows of a batch may be missing from the stream"
             ) from error
 
-    def _put(self, log: LmdbLog, placed: _Placed) -> None:
+    def _put(self, log: WritableLog, placed: _Placed) -> None:
         offset = placed.offset
         with pa.memory_map(str(self._folder / placed.staged.file)) as source, pa.ipc.open_file(source) as rows:
             for number in range(rows.num_record_batches):
@@ -160,13 +160,13 @@ class Batches:
                 log.put(placed.staged.partition, offset, batch)
                 offset += batch.num_rows
 
-    def _log(self) -> LmdbLog:
+    def _log(self) -> WritableLog:
         return self.site.producer(self.stream, self.partitions, _WRITER, resume=True)
 
     def _locked(self) -> AbstractContextManager[None]:
         """Only one process commits at a time."""
         busy = LogUnavailable(
             f"somebody has been committing to {self.stream!r} for {_LOCK_S:.0f} s",
-            hint=f"is a process stopped that writes to {self.site.directory}? Continue it, or kill it",
+            hint=f"is a process stopped that writes to {self.site.name}? Continue it, or kill it",
         )
         return locked(self._folder / "lock", _LOCK_S, busy)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Driver
 from holons.engines.embedded.processes import ProcessNodes
 from holons.errors import BadInput, MissingExtra
-from holons.node import Settings
+from holons.node import Settings, Site
 
 if TYPE_CHECKING:
     from holons.engines.spark.frames import SparkSession
@@ -19,7 +18,7 @@ EngineName: TypeAlias = Literal["spark", "embedded"]
 
 def nodes_of(
     engine: str,
-    site: DirectorySite,
+    site: Site,
     settings: Settings,
     nodes: int,
     *,

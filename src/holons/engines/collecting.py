@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from holons.node import Submitted
+from holons.node import Site, Submitted
 from holons.program import Collected, Cut, Output
 from holons.streams import MemoryLog, ReadableLog
 
@@ -110,11 +110,32 @@ class Outputs:
         )
 
 
+def fold_id(name: str) -> str:
+    """Returns the id under which the outputs of a fold are kept, as those of a job's version are under its id."""
+    return f"fold-{name}"
+
+
+def output_logs(site: Site, job: str) -> dict[str, OpenLog]:
+    """Returns how to open the outputs of one version of a job, by channel."""
+    return {
+        channel: partial(site.output, job, channel, partitions, "reader")
+        for channel, partitions in site.channels(job).items()
+    }
+
+
+def emitted(site: Site, name: str) -> Outputs:
+    """Returns where the rows stand that count. `name` is that of a job or of a fold, or the id of one version of a job."""
+    for job in (fold_id(name), name):
+        if logs := output_logs(site, job):
+            return outputs_in_logs(logs)
+    return outputs_of(site.jobs().history(name), partial(output_logs, site))
+
+
 def outputs_of(history: Sequence[Submitted], logs: Callable[[str], Mapping[str, OpenLog]]) -> Outputs:
     """Where the rows of a job stand; `logs` gives the output logs of one of its versions, by channel."""
     spans: dict[str, dict[int, tuple[Span, ...]]] = {}
     cuts = [newer.cuts for _, newer in pairwise(history)]
-    for version, ends in zip(history, [*cuts, None], strict=True):
+    for version, ends in zip(history, [*cuts, None], strict=False):
         _add_spans(spans, logs(version.id), ends)
     return Outputs(spans)
 

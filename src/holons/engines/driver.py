@@ -20,12 +20,12 @@ from typing import Final, Protocol, Self
 import pyarrow as pa
 
 from holons.clock import SystemClock
-from holons.engines.directory_site import DirectorySite
+from holons.engines.collecting import emitted
 from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
 from holons.engines.orders import Given, Orders, Told, given
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
-from holons.node import Node, Settings, Stopped, Submitted, cancel, submit
+from holons.node import Node, Settings, Site, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
 _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
@@ -52,7 +52,7 @@ _TEND_S = 0.5
 class Birth:
     """Everything that a node process needs to know when it starts."""
 
-    site: DirectorySite
+    site: Site
     name: str
     settings: Settings
     secret: bytes
@@ -90,7 +90,7 @@ class Driver(ABC):
     silent_s = 60.0
     """How long no node at all may be heard."""
 
-    def __init__(self, site: DirectorySite, settings: Settings | None = None) -> None:
+    def __init__(self, site: Site, settings: Settings | None = None) -> None:
         self.site = site
         self.settings = settings or Settings()
         if self.settings.guarantee != "exactly-once":
@@ -140,7 +140,7 @@ class Driver(ABC):
 
     def collected(self, name: str) -> Collected:
         """All rows that a job has put out so far."""
-        return self.site.collected(name)
+        return emitted(self.site, name).collected()
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import polars as pl
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from holons.errors import BadInput
 from holons.program import Job, dataflow
-from holons.streams import AppendableLog, MemoryLog, ReadableLog
+from holons.streams import AppendableLog, ReadableLog
 from holons.windows import END, Mark
 
 Piece: TypeAlias = pl.DataFrame | pa.Table | pa.RecordBatch | Mark
@@ -62,15 +62,6 @@ def fill(log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:
                 log.mark(number, piece.ts)
             else:
                 log.append(number, piece)
-
-
-def logs_of(streams: Mapping[str, Sequence[PartitionRows]]) -> dict[str, MemoryLog]:
-    """Memory logs that hold the given streams."""
-    logs: dict[str, MemoryLog] = {}
-    for name, partitions in streams.items():
-        logs[name] = MemoryLog(len(partitions))
-        fill(logs[name], partitions)
-    return logs
 
 
 def check_job(job: object) -> None:

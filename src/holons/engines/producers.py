@@ -11,6 +11,7 @@ import heapq
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeAlias
 
@@ -19,10 +20,10 @@ import pyarrow as pa
 
 from holons import wire
 from holons.clock import SystemClock
-from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Process
 from holons.errors import ProducerFailed, PromiseBroken
-from holons.streams import Cursor, LmdbLog, SharedLog
+from holons.node import Site
+from holons.streams import Cursor, ReadableLog, SharedLog, WritableLog
 from holons.windows import END
 
 _WAIT_S = 0.05
@@ -74,7 +75,7 @@ Message: TypeAlias = Ready | Begin | Ended
 class ProducerTask:
     """All that one producer needs to know."""
 
-    site: DirectorySite
+    site: Site
     stream: str
     feed: Feed
     partitions: tuple[int, ...]
@@ -86,7 +87,7 @@ class ProducerTask:
 class Producers(ABC):
     """Fills a stream with a feed, by so many tasks. A context manager: at its end none is left running."""
 
-    def __init__(self, site: DirectorySite, stream: str, feed: Feed, *, tasks: int = 1) -> None:
+    def __init__(self, site: Site, stream: str, feed: Feed, *, tasks: int = 1) -> None:
         token, count = uuid.uuid4().hex[:8], min(tasks, feed.partitions)
         self.clock = SystemClock()
         self.tasks = [
@@ -180,7 +181,7 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
     if begin is None:
         return
     try:
-        with task.site.producer(task.stream, task.feed.partitions, writer) as log:
+        with closing(task.site.producer(task.stream, task.feed.partitions, writer)) as log:
             written = _write(task, log, begin, wanted)
         told = None if written is None else Ended(writer, *written)
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
@@ -190,7 +191,7 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
 
 
 def _write(
-    task: ProducerTask, log: LmdbLog, begin: Begin, wanted: Callable[[], bool]
+    task: ProducerTask, log: WritableLog, begin: Begin, wanted: Callable[[], bool]
 ) -> tuple[int, tuple[float, ...]] | None:
     """Rows and lags; None if nobody wants them any more."""
     clock, rows, lags_s = SystemClock(), 0, [0.0]
@@ -221,7 +222,7 @@ def _merged(task: ProducerTask) -> Iterator[tuple[float, int, pa.RecordBatch]]:
     return heapq.merge(*map(of, task.partitions), key=lambda one: one[:2])
 
 
-def _first(log: LmdbLog, partition: int) -> int:
+def _first(log: ReadableLog, partition: int) -> int:
     """Where a partition's rows begin: whoever made the stream may have left a mark."""
     first = log.read(partition, 0, 1)
     return 1 if first and first[0].mark is not None else 0

@@ -65,19 +65,25 @@ from holons.node.messages import Heartbeat, Running, Stopped, Submitted, decode_
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
 from holons.node.settings import Settings
+from holons.node.site import NodeSite, Site, SiteWithFolders, no_such_input, sync_stream
 
 __all__ = [
     "Heartbeat",
     "Jobs",
     "Node",
+    "NodeSite",
     "Ports",
     "Running",
     "Settings",
+    "Site",
+    "SiteWithFolders",
     "Stopped",
     "Submitted",
     "cancel",
     "decode_heartbeat",
+    "no_such_input",
     "partitions_of",
     "read_jobs",
     "submit",
+    "sync_stream",
 ]

@@ -14,9 +14,10 @@ from memory that it holds anyway. No log is asked again, so nothing can have bee
 """
 
 from holons.streams.files import ByColumn, Progress, format_of, load, read_csv, read_json_lines, read_parquet
+from holons.streams.folder import StreamFolder
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
-from holons.streams.lmdb import LmdbLog, LmdbSharedLog, StreamDescription, describe, partitions_in, streams_in
+from holons.streams.lmdb import StreamDescription
 from holons.streams.log import (
     AppendableLog,
     Chunk,
@@ -43,8 +44,6 @@ __all__ = [
     "InputLog",
     "Journal",
     "JournaledLog",
-    "LmdbLog",
-    "LmdbSharedLog",
     "MarkableLog",
     "MemoryHub",
     "MemoryJournal",
@@ -57,15 +56,13 @@ __all__ = [
     "ReadableLog",
     "SharedLog",
     "StreamDescription",
+    "StreamFolder",
     "TrimmableLog",
     "WritableLog",
-    "describe",
     "format_of",
     "joined",
     "load",
-    "partitions_in",
     "read_csv",
     "read_json_lines",
     "read_parquet",
-    "streams_in",
 ]

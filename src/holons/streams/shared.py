@@ -48,6 +48,10 @@ class SharedLog(Protocol):
         """Drops messages below these positions; a reader behind them must start from a snapshot."""
         ...
 
+    def close(self) -> None:
+        """Closes the files or connections that the stream holds."""
+        ...
+
 
 class MemoryHub:
     """All writers' messages of one shared stream, in this process."""
@@ -118,3 +122,6 @@ class MemorySharedLog:
 
     def trim(self, below: Cursor) -> None:
         self._hub.trim(below)
+
+    def close(self) -> None:
+        """Does nothing: memory needs no closing."""

@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from holons.engines.directory_site import DirectorySite
 from holons.errors import InvariantBroken
 from holons_bench import node
 from holons_bench.bids import Bids
@@ -24,8 +25,9 @@ def test_every_case_gives_flat_records_and_a_line_of_the_table():
 
 @pytest.mark.parametrize("case", node._cases(BIDS.auctions), ids=lambda case: type(case.program).__name__)
 def test_a_wrong_result_is_noticed(case, tmp_path):
-    BIDS.write(tmp_path / "input", node.STREAM)
+    site = DirectorySite(tmp_path)
+    BIDS.write(site, node.STREAM)
     expected = case.expected(BIDS.totals())
     place = sorted(expected)[-1]
     with pytest.raises(InvariantBroken, match="1 of"):
-        node.measure(case, tmp_path / "input", tmp_path / "run", expected | {place: expected[place] + 1})
+        node.measure(case, site, expected | {place: expected[place] + 1})

@@ -10,7 +10,7 @@ from tests.unit.cli.test_app import run
 from holons.cli import log as the_log
 from holons.errors import BadInput
 from holons.node.messages import Claim, Heartbeat, Running, Stopped
-from holons.streams import LmdbLog, LmdbSharedLog, describe
+from holons.streams import StreamFolder
 from holons.wcrdt import Delta, Seal
 from holons.wire import encode
 
@@ -19,11 +19,11 @@ RUNNING = Running("shares", 1, 0, 2, 120, 5, False, True, 0, (0,))
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    with LmdbLog(tmp_path / "input", "bids", 2, "producer#1") as log:
+    with StreamFolder(tmp_path / "input").open("bids", 2, "producer#1") as log:
         log.append(0, pa.record_batch({"ts": [1, 5_000_000, 3], "kind": ["bid", "ask", None]}))
         log.mark(0, 9)
         log.append(1, pa.record_batch({"ts": [7], "kind": ["bid"]}))
-    with LmdbLog(tmp_path / "output", "bids", 1, "node-1#1") as log:
+    with StreamFolder(tmp_path / "output").open("bids", 1, "node-1#1") as log:
         log.append(0, pa.record_batch({"n": [4]}))
     for stream, message in {
         "heartbeats": encode(Heartbeat("node-1#1", 7, (RUNNING,), True)),
@@ -31,7 +31,7 @@ def site(tmp_path: Path) -> Path:
         "sync-shares": Delta(0, 1, 0, 1_000_000, (Seal(0, 0, b"abc"),)).encode(),
         "notes": b"hello",
     }.items():
-        with LmdbSharedLog(tmp_path / "shared", stream, "node-1#1") as shared:
+        with StreamFolder(tmp_path / "shared").open_shared(stream, "node-1#1") as shared:
             shared.append(message)
             shared.append(message)
     return tmp_path
@@ -66,7 +66,7 @@ def test_ls_shows_names_whole_and_leaves_out_what_matters_less(
 ):
     names = [f"pairs-of-clicks-0-bdb20b38/{channel}" for channel in ("slide", "sliding", "sessions")]
     for name in names:
-        with LmdbLog(site / "output", name, 1, "node-1#338f76ae") as log:
+        with StreamFolder(site / "output").open(name, 1, "node-1#338f76ae") as log:
             log.append(0, pa.record_batch({"n": [4]}))
     monkeypatch.setenv("COLUMNS", str(width))
     assert run("log", "ls", str(site)) == 0
@@ -158,7 +158,7 @@ def test_following_goes_on_with_what_comes(site: Path, monkeypatch: pytest.Monke
         waits.append(seconds)
         if len(waits) == 3:
             raise KeyboardInterrupt
-        with LmdbLog(site / "output", "bids", 1, f"node-2#{len(waits)}") as log:
+        with StreamFolder(site / "output").open("bids", 1, f"node-2#{len(waits)}") as log:
             log.append(0, pa.record_batch({"n": [10 * len(waits)]}))
 
     monkeypatch.setattr(the_log.clock, "sleep_s", wait)
@@ -167,16 +167,16 @@ def test_following_goes_on_with_what_comes(site: Path, monkeypatch: pytest.Monke
 
 
 def test_a_trimmed_stream_begins_later(site: Path):
-    with LmdbLog(site / "input", "bids", 2, "trimmer#1") as log:
+    with StreamFolder(site / "input").open("bids", 2, "trimmer#1") as log:
         log.trim(0, 2)
-    assert describe(site / "input", "bids").extents == {0: (2, 4), 1: (0, 1)}
+    assert StreamFolder(site / "input").describe("bids").extents == {0: (2, 4), 1: (0, 1)}
 
 
 def test_a_stream_that_this_process_has_open_can_be_described(site: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(site)
-    with LmdbLog(site / "input", "bids", 2, "reader#1") as log:
+    with StreamFolder(site / "input").open("bids", 2, "reader#1") as log:
         assert log.end(1) == 1
-        assert describe("input", "bids").entries == 5
+        assert StreamFolder("input").describe("bids").entries == 5
 
 
 def test_a_damaged_stream_is_told_and_hides_no_other(site: Path, capsys: pytest.CaptureFixture[str]):
@@ -210,4 +210,4 @@ def test_there_must_be_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run("log", "ls", str(tmp_path)) == 0
     assert "no streams" in capsys.readouterr().out
     with pytest.raises(BadInput, match="no stream"):
-        describe(tmp_path, "bids")
+        StreamFolder(tmp_path).describe("bids")

@@ -14,7 +14,6 @@ import pytest
 from holons.engines.batches import Batches
 from holons.engines.directory_site import DirectorySite
 from holons.errors import BadInput, LogDamaged
-from holons.streams import LmdbLog
 
 
 def rows(*numbers: int) -> list[pa.RecordBatch]:
@@ -23,7 +22,7 @@ def rows(*numbers: int) -> list[pa.RecordBatch]:
 
 def read(site: DirectorySite, stream: str = "in") -> dict[int, list[int]]:
     partitions = site.streams()[stream]
-    with LmdbLog(site.directory / "input", stream, partitions, "reader") as log:
+    with site.producer(stream, partitions, "reader") as log:
         return {
             partition: [
                 n
@@ -94,9 +93,9 @@ def test_batches_of_all_processes_share_segments(site):
 DYING = """
 import os, signal, sys
 import pyarrow as pa
-from holons.engines import batches as module
 from holons.engines.batches import Batches
 from holons.engines.directory_site import DirectorySite
+from holons.streams.folder import StoredLog
 steps = int(sys.argv[2])
 
 def counted(owner, name):
@@ -113,8 +112,8 @@ import pathlib
 counted(pathlib.Path, "rename")
 counted(pathlib.Path, "write_bytes")
 counted(pathlib.Path, "unlink")
-counted(module.LmdbLog, "put")
-counted(module.LmdbLog, "end")
+counted(StoredLog, "put")
+counted(StoredLog, "end")
 batches = Batches(DirectorySite(sys.argv[1]), "in", 2)
 first = [batches.stage(0, [pa.record_batch({"n": [1, 2]})]), batches.stage(1, [pa.record_batch({"n": [10]})])]
 batches.commit("query", 0, first)

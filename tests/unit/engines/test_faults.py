@@ -54,7 +54,9 @@ def test_a_lost_answer_leaves_what_was_written(simulation: Simulation):
         except StoreUnavailable:
             lost += 1
     assert 5 < lost < 35
-    assert [message.data for message in simulation.world.hubs["beats"].read({}, 100)] == [b"%d" % n for n in range(20)]
+    assert [message.data for message in simulation.world.hubs["heartbeats"].read({}, 100)] == [
+        b"%d" % n for n in range(20)
+    ]
     assert ports.store.positions("record") == [(number,) for number in range(20)]
     simulation.world.now_s = 3.0
     for number in range(20):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from holons.cli.messages import in_words
-from holons.engines.embedded.nodes import World
+from holons.engines.memory_site import MemorySite
 from holons.engines.node_logs import Relay, decode_said, forwarding, level_wanted, telling
 from holons.errors import BadInput, CodecError, StoreUnavailable
 from holons.streams import MemoryHub
@@ -96,7 +96,7 @@ def test_a_store_that_does_not_answer_is_logged_and_still_raises(hub):
         def put(self, name: str) -> None:
             raise StoreUnavailable(f"cannot store {name}: no space left")
 
-    store = telling(replace(World({}).ports("node"), store=Broken())).store
+    store = telling(replace(MemorySite({}).ports("node"), store=Broken())).store
     assert store.writer == "me"
     with forwarding(hub.open(NODE), logging.WARNING):
         for _ in range(3):

@@ -12,7 +12,6 @@ from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.producers import ProcessProducers
 from holons.engines.producers import Producers, produce
 from holons.errors import ProducerFailed
-from holons.streams import LmdbLog
 from holons.windows import ENDING
 
 
@@ -58,7 +57,7 @@ def site(tmp_path) -> DirectorySite:
 
 def written(site: DirectorySite) -> list[tuple[list[int], list[int]]]:
     """Each partition's rows, and its marks."""
-    with LmdbLog(site.directory / "input", "numbers", 3, "reader") as log:
+    with site.producer("numbers", 3, "reader") as log:
         chunks = [log.read(partition, 0, log.end(partition)) for partition in range(3)]
     rows = [[n for chunk in part if chunk.rows is not None for n in chunk.rows["n"].to_pylist()] for part in chunks]
     marks = [[chunk.mark for chunk in part if chunk.mark is not None] for part in chunks]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holons.engines.embedded.nodes import TurnClock
+from holons.engines.memory_site import TurnClock
 from holons.engines.watching import Watcher
 from holons.node import Heartbeat, Running
 from holons.streams import MemoryHub

@@ -10,11 +10,10 @@ import pytest
 from tests.workloads import EXAMPLES, load, streams
 
 import holons as h
-from holons.engines.embedded.nodes import World
-from holons.engines.inputs import logs_of
+from holons.engines.memory_site import MemorySite, logs_of
 from holons.engines.why import Contribution, SealedByNodes, why
 from holons.errors import BadInput, UnknownWindow, WindowNotCompleted
-from holons.node import Node, Settings
+from holons.node import Node, Settings, sync_stream
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog
 from holons.wcrdt import Delta
@@ -201,8 +200,8 @@ def test_sessions_that_fed_a_later_stage_are_told_with_their_keys():
 # --- compared with what nodes sealed ----------------------------------------------------------------------------------
 
 
-def ran(job: h.Job, given) -> World:
-    world = World(logs_of(given))
+def ran(job: h.Job, given) -> MemorySite:
+    world = MemorySite(logs_of(given))
     node = Node("node-1#1", world.ports("node-1#1"), Settings(checkpoint_s=0.05, snapshot_deltas=2, rows_max=1))
     node.add_job(job.name, job)
     while not node.finished:
@@ -214,22 +213,22 @@ def ran(job: h.Job, given) -> World:
     return world
 
 
-def verdicts(world: World, start: int, sealed: SealedByNodes) -> set:
+def verdicts(world: MemorySite, start: int, sealed: SealedByNodes) -> set:
     return {part.sealed for one in why(SHARE, world.inputs, start, sealed=sealed) for part in one.contributions}
 
 
 def test_it_agrees_with_the_sync_stream_or_says_that_it_was_trimmed():
     world = ran(SHARE, {"bids": [ONE, TWO]})
-    sync = world.syncs[SHARE.name].open("reader#1")
-    assert verdicts(world, 0, SealedByNodes.read(SHARE, 2, sync, world.store)) <= {"agrees", "trimmed"}
-    assert verdicts(world, 3 * SECOND, SealedByNodes.read(SHARE, 2, sync, world.store)) == {"agrees"}
+    sync = world.shared(sync_stream(SHARE.name), "reader#1")
+    assert verdicts(world, 0, SealedByNodes.read(SHARE, 2, sync, world.records)) <= {"agrees", "trimmed"}
+    assert verdicts(world, 3 * SECOND, SealedByNodes.read(SHARE, 2, sync, world.records)) == {"agrees"}
     assert verdicts(world, 0, SealedByNodes([])) == {"not sealed"}
 
 
 def test_other_seals_are_noticed():
     world = ran(SHARE, {"bids": [ONE, TWO]})
     other = ran(SHARE, {"bids": [ONE[:-2], TWO]})
-    messages = other.syncs[SHARE.name].open("reader#1").read({}, 1000)
+    messages = other.shared(sync_stream(SHARE.name), "reader#1").read({}, 1000)
     sealed = SealedByNodes([Delta.decode(message.data) for message in messages], None)
     assert "differs" in verdicts(world, SECOND, sealed) | verdicts(world, 3 * SECOND, sealed)
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from holons.node.partition import aligned
-from holons.streams import LmdbLog
+from holons.streams import StreamFolder
 
 
 def lengths(directory, batches: list[int], sizes: list[int]) -> list[list[int]]:
     """What is taken of a log of such batches by reads that ask for so many rows; the last size is kept."""
     taken, at, end = [], 0, sum(batches)
-    with LmdbLog(directory, "in", 1, "writer") as log:
+    with StreamFolder(directory).open("in", 1, "writer") as log:
         for rows in batches:
             log.append(0, pa.record_batch({"n": np.arange(rows)}))
         while at < end:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import holons as h
-from holons.engines.embedded.nodes import World
 from holons.engines.inputs import partitions_in
+from holons.engines.memory_site import MemorySite
 from holons.errors import LogUnavailable
 from holons.node import Node, Settings, messages
 from holons.node.idle import idle_partitions
@@ -44,12 +44,12 @@ class Table:
     def __init__(self, partitions, program=None, nodes=2, settings=IDLE, foreign=False):
         self.rows = MemoryLog(partitions)
         self.log = JournaledLog(self.rows, journal := MemoryJournal()) if foreign else self.rows
-        self.world = World({"in": self.log})
+        self.world = MemorySite({"in": self.rows})
+        if foreign:
+            self.world.journals = {"in": journal}
         self.job = h.job(program or Count(), "in")
         self.nodes = []
         for number in range(nodes):
-            if foreign:
-                self.world.inputs = {"in": JournaledLog(self.rows, journal)}
             name = f"node-{number}"
             self.nodes.append(Node(name, self.world.ports(name), settings))
             self.nodes[-1].add_job(self.job.name, self.job)

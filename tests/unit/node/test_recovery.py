@@ -8,7 +8,7 @@ import pytest
 
 import holons as h
 from holons import codec
-from holons.engines.embedded.nodes import World
+from holons.engines.memory_site import MemorySite
 from holons.errors import CheckpointLost
 from holons.node import Node, Settings
 from holons.node.recovery import Checkpoints, past
@@ -63,7 +63,7 @@ def world():
 
 
 def ran(program):
-    world = World({"in": MemoryLog(1)})
+    world = MemorySite({"in": MemoryLog(1)})
     for _ in running(world, program, Settings(checkpoint_s=0.5)):
         pass
     return world
@@ -83,17 +83,17 @@ def running(world, program, settings):
 
 def stored(world, kind):
     name = f"{JOB}/0/{kind}"
-    return [codec.decode(world.store.get(name, position))[-1] for position in world.store.positions(name)]
+    return [codec.decode(world.records.get(name, position))[-1] for position in world.records.positions(name)]
 
 
 def loaded(world):
-    return Checkpoints(world.store, JOB, 0).load((0, world.inputs["in"].end(0)), lambda channel: 2**62)
+    return Checkpoints(world.records, JOB, 0).load((0, world.inputs["in"].end(0)), lambda channel: 2**62)
 
 
 def tear(world, kind, count=1):
     name = f"{JOB}/0/{kind}"
-    for position in world.store.positions(name)[-count:]:
-        world.store.replace(name, position, world.store.get(name, position)[:-1])
+    for position in world.records.positions(name)[-count:]:
+        world.records.replace(name, position, world.records.get(name, position)[:-1])
 
 
 def test_a_process_record_holds_what_windows_to_come_may_read_and_no_more(world):
@@ -118,7 +118,7 @@ def test_what_no_later_stage_reads_need_not_wait_for_one(own_stage, fewest, most
 
 
 def test_a_later_stage_does_not_read_what_is_not_kept_for_it():
-    world = World({"in": MemoryLog(1)})
+    world = MemorySite({"in": MemoryLog(1)})
     node = Node("node-0", world.ports("node-0"), Settings())
     node.add_job(JOB, h.job(later(own_stage=True, reads_it=True), "in"))
     world.inputs["in"].append(0, pa.record_batch({"ts": np.arange(0, 40_000_000, 1_000_000), "key": np.arange(40)}))
@@ -130,7 +130,7 @@ def test_a_later_stage_does_not_read_what_is_not_kept_for_it():
 
 def test_what_windows_have_read_is_forgotten_without_waiting_for_a_checkpoint():
     held = []
-    for node in running(World({"in": MemoryLog(1)}), Mine(), Settings(checkpoint_s=1e9)):
+    for node in running(MemorySite({"in": MemoryLog(1)}), Mine(), Settings(checkpoint_s=1e9)):
         held += [len(one.run.process.local_panes[0].present) for one in node.jobs[JOB].tasklets.values()]
     assert len(held) > 50
     assert max(held) <= 25, "what was there at the start is read at once"
@@ -160,12 +160,12 @@ class SlowStore(MemoryStore):
 
 
 def test_a_process_record_waits_until_the_window_record_that_it_needs_is_durable():
-    world = World({"in": MemoryLog(1)})
-    world.store = SlowStore(world.clock)
+    world = MemorySite({"in": MemoryLog(1)})
+    world.records = SlowStore(world.clock)
     for node in running(world, Mine(), Settings(checkpoint_s=0.5)):
         tasklets = node.jobs[JOB].tasklets if JOB in node.jobs else {}
-    assert len(world.store.lacking) > 10
-    assert not any(world.store.lacking)
+    assert len(world.records.lacking) > 10
+    assert not any(world.records.lacking)
     assert max(len(one.run.process.local_panes[0].present) for one in tasklets.values()) <= 25
     resumed = PartitionRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
     assert past(resumed.window.emitted_to, resumed.process.forgotten_to)
@@ -185,7 +185,7 @@ class EachWindow(h.Program):
 
 
 def test_windows_are_emitted_before_more_rows_are_read():
-    world = World({"in": MemoryLog(1)})
+    world = MemorySite({"in": MemoryLog(1)})
     node = Node("node-0", world.ports("node-0"), Settings(rows_max=10, calls_max=1))
     node.add_job(JOB, h.job(EachWindow(), "in"))
     world.inputs["in"].append(0, pa.record_batch({"ts": np.arange(0, 100_000_000, 1_000_000)}))
@@ -201,7 +201,7 @@ def test_windows_are_emitted_before_more_rows_are_read():
 
 def test_that_everything_is_out_is_told_and_heard_within_a_moment():
     """Two nodes, of which one has nothing to do: both know of the end long before the next heartbeat is due."""
-    world = World({"in": MemoryLog(1)})
+    world = MemorySite({"in": MemoryLog(1)})
     nodes = [Node(f"node-{number}", world.ports(f"node-{number}"), Settings()) for number in range(2)]
     for node in nodes:
         node.add_job(JOB, h.job(Mine(), "in"))
@@ -223,7 +223,7 @@ def test_that_everything_is_out_is_told_and_heard_within_a_moment():
 @pytest.mark.parametrize("closed", [True, False])
 def test_nodes_that_end_as_they_should_are_not_taken_for_dead_of_what_they_ran(closed):
     """Each of four nodes ends as soon as it has begun. Three deaths at one place are the program's; three ends are not."""
-    world, stopped = World({"in": MemoryLog(1)}), []
+    world, stopped = MemorySite({"in": MemoryLog(1)}), []
     for number in range(4):
         node = Node(f"node-{number}", world.ports(f"node-{number}"), Settings())
         node.add_job(JOB, h.job(Mine(), "in"))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import holons as h
-from holons.engines.embedded.nodes import TurnClock, World
+from holons.engines.memory_site import MemorySite, TurnClock
 from holons.node import Node, Settings
 from holons.store import MemoryStore
 from holons.streams import MemoryLog
@@ -53,8 +53,8 @@ class SlowStore(MemoryStore):
 
 def run(takes_s: float, program: h.Program | None = None, keys: int = 1) -> SlowStore:
     log = MemoryLog(1)
-    world = World({"in": log})
-    store = world.store = SlowStore(world.clock, takes_s)
+    world = MemorySite({"in": log})
+    store = world.records = SlowStore(world.clock, takes_s)
     node = Node("node-0", world.ports("node-0"), SETTINGS)
     node.add_job("count", h.job(program or Count(), "in"))
     for second in range(400):

@@ -6,7 +6,7 @@ from tests.unit.store.grids import Clock, Grid
 from holons.errors import CodecError, RecordDamaged, StoreUnavailable
 from holons.store import GridStore
 from holons.store.letters import Put, decode
-from holons.streams import LmdbSharedLog
+from holons.streams import StreamFolder
 
 NODES = ["a", "b", "c", "d", "e"]
 
@@ -240,7 +240,7 @@ def test_letters_that_are_not_ours_are_refused():
 
 def test_the_grid_runs_over_streams_between_processes(tmp_path):
     clock = Clock()
-    logs = [LmdbSharedLog(tmp_path, "grid", node) for node in ("a#1", "b#1", "c#1")]
+    logs = [StreamFolder(tmp_path).open_shared("grid", node) for node in ("a#1", "b#1", "c#1")]
     stores = [GridStore(log, clock, copies=2) for log in logs]
     stores[0].put("p", (1,), b"1")
     for _ in range(4):

@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.unit.streams.lmdb_process import say
 from tests.unit.streams.log_kinds import flat
 
-from holons.streams import DirectoryJournal, JournaledLog, LmdbLog
+from holons.streams import DirectoryJournal, JournaledLog
+from holons.streams.lmdb import LmdbLog
 
 
 def propose_until(directory: str, name: str, end: str) -> None:

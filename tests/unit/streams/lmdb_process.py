@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from tests.unit.streams.log_kinds import flat, rows
 
-from holons.streams import LmdbLog, LmdbSharedLog
-from holons.streams.lmdb import values
+from holons.streams.lmdb import LmdbLog, LmdbSharedLog, values
 from holons.streams.lmdb.writer import Entry
 
 STREAM = "rows"

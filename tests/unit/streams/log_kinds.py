@@ -9,7 +9,8 @@ from itertools import count, pairwise
 
 import pyarrow as pa
 
-from holons.streams import Chunk, LmdbLog, LmdbSharedLog, MemoryHub, MemoryLog, SharedLog
+from holons.streams import Chunk, MemoryHub, MemoryLog, SharedLog
+from holons.streams.lmdb import LmdbLog, LmdbSharedLog
 
 Log = MemoryLog | LmdbLog
 PARTITIONS = 3

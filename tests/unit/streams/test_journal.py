@@ -12,7 +12,8 @@ from tests.unit.streams.log_kinds import rows
 from tests.unit.streams.other_process import processes
 
 from holons.errors import LogDamaged, LogUnavailable
-from holons.streams import DirectoryJournal, LmdbLog, MemoryJournal
+from holons.streams import DirectoryJournal, MemoryJournal
+from holons.streams.lmdb import LmdbLog
 
 
 @pytest.fixture(params=["memory", "directory"])

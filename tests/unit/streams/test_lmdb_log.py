@@ -12,8 +12,7 @@ import pytest
 from tests.unit.streams.log_kinds import flat, rows
 
 from holons.errors import BadInput, InvariantBroken, LogDamaged
-from holons.streams import LmdbLog, LmdbSharedLog
-from holons.streams.lmdb import environment, values
+from holons.streams.lmdb import LmdbLog, LmdbSharedLog, environment, values
 from holons.streams.lmdb.segment import Segment
 
 

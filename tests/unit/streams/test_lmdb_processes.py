@@ -16,7 +16,7 @@ from tests.unit.streams.log_kinds import flat, rows
 from tests.unit.streams.other_process import LIMIT_S, processes
 
 from holons.errors import InvariantBroken
-from holons.streams import LmdbLog, LmdbSharedLog
+from holons.streams.lmdb import LmdbLog, LmdbSharedLog
 
 
 @pytest.fixture

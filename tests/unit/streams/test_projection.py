@@ -11,8 +11,8 @@ import pytest
 from isal.isal_zlib import crc32
 
 from holons.errors import LogDamaged
-from holons.streams import JournaledLog, LmdbLog, MemoryJournal, MemoryLog, joined
-from holons.streams.lmdb import values
+from holons.streams import JournaledLog, MemoryJournal, MemoryLog, joined
+from holons.streams.lmdb import LmdbLog, values
 
 LENGTH = 20_000
 

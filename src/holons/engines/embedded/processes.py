@@ -1,18 +1,18 @@
-"""Nodes in processes of their own, on this machine. No JVM."""
+"""Nodes in processes of their own, on this machine. No JVM.
+
+What a node is told is pickled by the process that starts it, and reaches it through a pipe that nobody else can write to.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from contextlib import suppress
 
-import msgspec
-
-from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import ENVIRONMENT, Birth, Driver, live
-from holons.node import Settings
 
 _MAIN = """
 import json, sys
@@ -39,11 +39,9 @@ class NodeProcess:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
             [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, process_group=0, env={**ENVIRONMENT, **os.environ}
         )
-        site = str(birth.site.directory.resolve()), birth.site.store
-        told = _Told(*site, birth.name, birth.settings, birth.secret, birth.log_level, os.getpid())
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin as pipe:  # who dies at once is replaced like all others
-            pipe.write(json.dumps(sys.path).encode() + b"\n" + msgspec.msgpack.encode(told))
+            pipe.write(json.dumps(sys.path).encode() + b"\n" + pickle.dumps((birth, os.getpid())))
 
     @property
     def pid(self) -> int:
@@ -64,18 +62,7 @@ class NodeProcess:
         self._process.kill()
 
 
-class _Told(msgspec.Struct, frozen=True):
-    directory: str
-    store: str
-    name: str
-    settings: Settings
-    secret: bytes
-    log_level: int
-    parent: int
-
-
 def main(message: bytes) -> None:
-    """The whole life of a node's process."""
-    told = msgspec.msgpack.decode(message, type=_Told)
-    birth = Birth(DirectorySite(told.directory, told.store), told.name, told.settings, told.secret, told.log_level)
-    live(birth, lambda: os.getppid() == told.parent)
+    """Runs a node from its start to its end, in a process of its own."""
+    birth, parent = pickle.loads(message)  # noqa: S301 - from the process that started this one, by a pipe of theirs
+    live(birth, lambda: bool(os.getppid() == parent))

@@ -17,11 +17,11 @@ from typing import TypeAlias
 from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, partitions_in, pieces
 from holons.engines.simulator.faults import FIRST_KINDS, Fault, Kind, draw_faults
-from holons.engines.simulator.world import Gate, SimulatedCrash, World
+from holons.engines.simulator.world import Gate, SimulatedCrash, SimulatedSite
 from holons.errors import PromiseBroken
 from holons.node import Node, Settings, Stopped
 from holons.program import Collected, Job, canonical
-from holons.streams import MemoryJournal, MemoryLog
+from holons.streams.memory import MemoryLog
 from holons.windows import Mark
 
 FAULTS_UNTIL_S = 6.0
@@ -101,9 +101,8 @@ class Simulation:
         )
         if grid is not None:
             self._settings = replace(self._settings, loss_patience_s=_PATIENCE_S)
-        self.world = World(seed, {name: MemoryLog(len(partitions)) for name, partitions in streams.items()}, grid=grid)
-        if foreign:
-            self.world.journals = {name: MemoryJournal() for name in streams}
+        inputs = {name: MemoryLog(len(partitions)) for name, partitions in streams.items()}
+        self.world = SimulatedSite(seed, inputs, grid=grid, journals=tuple(streams) if foreign else ())
         self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S, kinds=kinds) if faults is None else faults)
         self.trace: list[str] = []
         self._judged: tuple[dict[str, list[int]], Mapping[str, Collected]] | None = None
@@ -151,7 +150,7 @@ class Simulation:
         name = f"node-{member.number}#{member.incarnation}"
         rate, offset_s = self._random.uniform(0.9, 1.1), self._random.uniform(0.0, 1000.0)
         member.gate = Gate(self.world, member.number, name, rate=rate, offset_s=offset_s)
-        member.node = Node(name, self.world.ports(member.gate), self._settings)
+        member.node = Node(name, member.gate.ports(), self._settings)
         for job_name, job in self._jobs.items():
             member.node.add_job(job_name, job)
         self._tell(f"{name} starts")

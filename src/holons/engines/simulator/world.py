@@ -1,4 +1,4 @@
-"""The world that simulated nodes live in: virtual time, and ports that fail.
+"""The site of simulated nodes: virtual time, and ports that fail.
 
 Each operation on a port passes a gate. There a node may die (so every gap between two operations is a place to crash),
 and there logs and stores may refuse to answer. Messages take their time, some very long, some come twice, and links may
@@ -9,29 +9,18 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from holons.clock import Random, seeded
-from holons.engines.collecting import opened, outputs_in_logs
+from holons.engines.memory_site import MemorySite
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
-from holons.node import Ports
-from holons.program import Collected
+from holons.node import NodeSite, Ports
 from holons.store import GridStore, MemoryStore, Position, Store
-from holons.streams import (
-    Chunk,
-    Cursor,
-    InputLog,
-    Journal,
-    JournaledLog,
-    MemoryHub,
-    MemoryJournal,
-    MemoryLog,
-    Message,
-    ReadableLog,
-)
+from holons.streams import Chunk, Cursor, Journal, JournaledLog, MemoryJournal, Message, ReadableLog, SharedLog
+from holons.streams.memory import MemoryLog
 
 
 class SimulatedCrash(BaseException):
@@ -42,7 +31,7 @@ class SimulatedCrash(BaseException):
 class Gate:
     """What stands between one node incarnation and the world."""
 
-    world: World
+    world: SimulatedSite
     node: int
     name: str
     operations_left: int | None = None
@@ -50,6 +39,10 @@ class Gate:
     rate: float = 1.0
     offset_s: float = 0.0
     written: int = 0
+
+    def ports(self) -> Ports:
+        """Returns the site as this incarnation uses it."""
+        return GatedSite(self).ports(self.name)
 
     def pass_through(self, what: str) -> None:
         """Begins an operation; may be the node's last."""
@@ -76,67 +69,39 @@ class Gate:
             raise failure("the answer was lost")
 
 
-@dataclass
-class World:
-    """Everything that outlives a node."""
+class SimulatedSite(MemorySite):
+    """Everything that outlives a node, and the faults that are in force."""
 
-    seed: int
-    inputs: dict[str, MemoryLog]
-    journals: dict[str, MemoryJournal] = field(default_factory=dict)
-    """Inputs that are not ours are read through these."""
-    now_s: float = 0.0
-    log_down_until_s: float = 0.0
-    store_down_until_s: float = 0.0
-    answers_lost_until_s: float = 0.0
-    split_until_s: float = 0.0
-    split_from: frozenset[int] = frozenset()
-    """The nodes of one group; all others are the other."""
-    deaf_until_s: dict[int, float] = field(default_factory=dict)
-    mute_until_s: dict[int, float] = field(default_factory=dict)
-    hubs: dict[str, MemoryHub] = field(default_factory=dict)
-    outputs: dict[tuple[str, str], MemoryLog] = field(default_factory=dict)
-    store: MemoryStore = field(default_factory=MemoryStore)
-    grid: int | None = None
-    """In how many other nodes' memory records are kept; None: in a store that outlives them all."""
+    def __init__(
+        self,
+        seed: int,
+        inputs: Mapping[str, MemoryLog],
+        *,
+        grid: int | None = None,
+        journals: Collection[str] = (),
+    ) -> None:
+        """`grid`: in how many other nodes' memory records are kept; None: in a store that outlives them all.
 
-    def ports(self, gate: Gate) -> Ports:
-        """The world as one node incarnation sees it."""
-        return Ports(
-            clock=SimulatedClock(gate),
-            heartbeats=self._shared("beats", gate),
-            control=self._shared("control", gate),
-            sync=lambda job: self._shared(f"sync/{job}", gate),
-            previews=lambda job: self._shared(f"previews/{job}", gate),
-            input=lambda stream: self._input(stream, gate),
-            output=lambda job, channel, partitions: GatedLog(self.output(job, channel, partitions), gate),
-            store=self._store(gate),
-        )
-
-    def _input(self, stream: str, gate: Gate) -> InputLog:
-        log = GatedLog(self.inputs[stream], gate)
-        journal = self.journals.get(stream)
-        return log if journal is None else JournaledLog(log, GatedJournal(journal, gate))
+        The inputs in `journals` are not ours to write to: they are read through a journal.
+        """
+        super().__init__(inputs)
+        self.journals = {stream: MemoryJournal() for stream in journals}
+        self.seed = seed
+        self.grid = grid
+        self.now_s = 0.0
+        self.log_down_until_s = 0.0
+        self.store_down_until_s = 0.0
+        self.answers_lost_until_s = 0.0
+        self.split_until_s = 0.0
+        self.split_from: frozenset[int] = frozenset()
+        """The nodes of one group; all others are the other."""
+        self.deaf_until_s: dict[int, float] = {}
+        self.mute_until_s: dict[int, float] = {}
 
     def executed(self, stream: str) -> ReadableLog:
-        """An input with its marks in the order that nodes read it; looking at it changes nothing."""
+        """Returns an input with its marks in the order that nodes read it; looking at it changes nothing."""
         log, journal = self.inputs[stream], self.journals.get(stream)
         return log if journal is None else JournaledLog(log, copy.deepcopy(journal))
-
-    def _store(self, gate: Gate) -> Store:
-        if self.grid is None:
-            return SimulatedStore(self.store, gate)
-        return GridStore(self._shared("grid", gate), SimulatedClock(gate), self.grid)
-
-    def _shared(self, stream: str, gate: Gate) -> SimulatedStream:
-        return SimulatedStream(self.hubs.setdefault(stream, MemoryHub()), stream, gate)
-
-    def output(self, job: str, channel: str, partitions: int) -> MemoryLog:
-        return self.outputs.setdefault((job, channel), MemoryLog(partitions))
-
-    def collected(self, job: str) -> Collected:
-        """All outputs of a job so far."""
-        logs = {channel: log for (owner, channel), log in self.outputs.items() if owner == job}
-        return outputs_in_logs(opened(logs)).collected()
 
     def reaches(self, writer: str, reader: int) -> bool:
         """Whether a link is up now; every node hears itself."""
@@ -147,6 +112,42 @@ class World:
             return False
         cut = max(self.mute_until_s.get(from_node, 0.0), self.deaf_until_s.get(reader, 0.0))
         return cut <= self.now_s
+
+
+class GatedSite(NodeSite):
+    """A simulated site as one incarnation of a node uses it: everything that it hands out is behind the node's gate."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._site = gate.world
+        self._gate = gate
+
+    @property
+    def clock(self) -> SimulatedClock:
+        return SimulatedClock(self._gate)
+
+    def input(self, stream: str, reader: str) -> GatedLog:
+        return GatedLog(self._site.input(stream, reader), self._gate)
+
+    def journal(self, stream: str, *, create: bool = False) -> GatedJournal | None:
+        journal = self._site.journals.get(stream)
+        return None if journal is None else GatedJournal(journal, self._gate)
+
+    def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> GatedLog:
+        return GatedLog(self._site.output(job, channel, partitions, writer), self._gate)
+
+    def shared(self, stream: str, writer: str) -> SimulatedStream:
+        return SimulatedStream(self._site.shared(stream, writer), _name_in_seeds(stream), self._gate)
+
+    def store(self, writer: str) -> Store:
+        if self._site.grid is None:
+            return SimulatedStore(self._site.records, self._gate)
+        return GridStore(self.shared("grid", writer), self.clock, self._site.grid)
+
+
+def _name_in_seeds(stream: str) -> str:
+    """Returns the name by which chances are drawn for a stream; another one would give recorded seeds another meaning."""
+    kind, dash, job = stream.partition("-")
+    return f"{kind}/{job}" if dash else {"heartbeats": "beats"}.get(stream, stream)
 
 
 class SimulatedClock:
@@ -171,8 +172,8 @@ class SimulatedClock:
 class SimulatedStream:
     """A shared stream whose messages come late, twice and out of order."""
 
-    def __init__(self, hub: MemoryHub, stream: str, gate: Gate) -> None:
-        self._hub = hub
+    def __init__(self, log: SharedLog, stream: str, gate: Gate) -> None:
+        self._log = log
         self._stream = stream
         self._gate = gate
         self._written_s: dict[tuple[str, int], float] = {}
@@ -185,7 +186,7 @@ class SimulatedStream:
 
     def append(self, data: bytes) -> int:
         self._gate.log(f"append to {self._stream}")
-        position = self._hub.append(self.writer, data)
+        position = self._log.append(data)
         self._gate.pass_through(f"appended to {self._stream}")
         self._gate.answer(LogUnavailable)
         return position
@@ -193,7 +194,7 @@ class SimulatedStream:
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
         self._gate.log(f"read {self._stream}")
         found: list[Message] = []
-        for message in self._hub.read(self._from(cursor), 1_000_000):
+        for message in self._log.read(self._from(cursor), 1_000_000):
             done = self._done.setdefault(message.writer, set())
             if message.position in done or not self._arrived(message):
                 continue
@@ -202,7 +203,7 @@ class SimulatedStream:
             if self._chance(message, "twice") < 0.05:
                 found.append(message)
         for writer, done in self._done.items():
-            at = max(cursor.get(writer, 0), self._hub.start(writer))
+            at = max(cursor.get(writer, 0), self._log.start(writer))
             while at in done:
                 at += 1
             cursor[writer] = self._seen_to[writer] = at
@@ -230,14 +231,17 @@ class SimulatedStream:
         return zlib.crc32(key.encode()) / 2**32
 
     def start(self, writer: str) -> int:
-        return self._hub.start(writer)
+        return self._log.start(writer)
 
     def starts(self) -> Cursor:
-        return self._hub.starts()
+        return self._log.starts()
 
     def trim(self, below: Cursor) -> None:
         self._gate.log(f"trim {self._stream}")
-        self._hub.trim(below)
+        self._log.trim(below)
+
+    def close(self) -> None:
+        self._log.close()
 
 
 class GatedLog:

@@ -20,12 +20,11 @@ from pyspark import TaskContext
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Birth, Driver, live
 from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import check_session, executor_cores, session, whole_executor
 from holons.errors import NodesSilent
-from holons.node import Settings
+from holons.node import Settings, Site
 
 _ATTEMPTS_MAX = 1_000
 
@@ -42,7 +41,7 @@ class SparkNodes(Driver):
 
     def __init__(
         self,
-        site: DirectorySite,
+        site: Site,
         settings: Settings | None = None,
         *,
         nodes: int = 1,

@@ -9,18 +9,18 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from holons.engines.directory_site import DirectorySite
 from holons.engines.driver import Process
 from holons.engines.producers import Feed, Producers, ProducerTask, produce
 from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import session
+from holons.node import Site
 
 
 class SparkProducers(Producers):
     """A Spark task for each producer. They hold their slots until everything is written."""
 
     def __init__(
-        self, site: DirectorySite, stream: str, feed: Feed, *, tasks: int = 1, spark_session: SparkSession | None = None
+        self, site: Site, stream: str, feed: Feed, *, tasks: int = 1, spark_session: SparkSession | None = None
     ) -> None:
         self._spark = spark_session or session(tasks)
         super().__init__(site, stream, feed, tasks=tasks)

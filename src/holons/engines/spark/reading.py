@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -20,20 +20,36 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from holons.errors import BadInput, LogDamaged
+from holons.node import Site
 from holons.program.events import event_times
-from holons.streams import LmdbLog
+from holons.streams import ReadableLog
 
 OFFSET, PARTITION = "_offset", "_partition"
 _BATCH_ROWS = 100_000
 
 
 @dataclass(frozen=True)
-class Reading:
+class SiteStream:
+    """A stream of a site, to be read."""
+
+    site: Site
+    stream: str
+    """How the stream is called in messages: an input's name, or job and channel."""
+    output: tuple[str, str] | None
+    """Which job's output in which channel is read; None: the input of that name."""
+    partitions: int
+
+    def open(self) -> AbstractContextManager[ReadableLog]:
+        """Opens the log, to be read in this process."""
+        if self.output is None:
+            return closing(self.site.input(self.stream, "reader"))
+        return closing(self.site.output(*self.output, self.partitions, "reader"))
+
+
+@dataclass(frozen=True)
+class Reading(SiteStream):
     """What is to be read, and from where on."""
 
-    folder: Path
-    stream: str
-    partitions: int
     schema: StructType
     positions: bool = False
     latest: bool = False
@@ -42,10 +58,6 @@ class Reading:
     time: str = "ts"
     rows_per_trigger: int | None = None
     rows_per_task: int = 2_500_000
-
-    def open(self) -> LmdbLog:
-        """The log, to be read in this process."""
-        return LmdbLog(self.folder, self.stream, self.partitions, "reader")
 
     def ends(self) -> dict[int, int]:
         with self.open() as log:
@@ -65,7 +77,7 @@ class Reading:
                 return {partition: self._first_at(log, partition, start) for partition, start in starts.items()}
             return starts
 
-    def _first_at(self, log: LmdbLog, partition: int, start: int) -> int:
+    def _first_at(self, log: ReadableLog, partition: int, start: int) -> int:
         """The first row at or after an instant; rows that come later in time may come before it in the log."""
         end = log.end(partition)
         while start < end:

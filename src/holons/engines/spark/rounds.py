@@ -21,15 +21,16 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holons.engines.directory_site import DirectorySite
+from holons.engines.collecting import emitted, fold_id
 from holons.engines.locks import locked
 from holons.engines.results import Results
 from holons.engines.spark.folding import Places, round_of
 from holons.errors import BadInput, CheckpointLost, DescribedError, JobRunning
+from holons.node import SiteWithFolders
 from holons.program import Job, Output
 from holons.program.folding import Fold
 from holons.store import DirectoryStore
-from holons.streams import LmdbLog
+from holons.streams import WritableLog
 
 _KEPT = 2
 _FINISHED = 1 << 62
@@ -46,15 +47,15 @@ class Folding(msgspec.Struct, frozen=True):
 class Rounds:
     """The fold of one job in one site: takes micro-batches, and survives its process."""
 
-    def __init__(self, job: Job, site: DirectorySite, places: Places) -> None:
+    def __init__(self, job: Job, site: SiteWithFolders, places: Places) -> None:
         assert places.count is not None
         self.job = job
         self.site = site
         self.places = places
-        self.directory = site.fold_directory(job.name)
+        self.directory = site.folder("folds", job.name)
         self.error: DescribedError | None = None
         self._held = ExitStack()
-        self._logs: dict[str, LmdbLog] = {}
+        self._logs: dict[str, WritableLog] = {}
         self._fold: Fold | None = None
         self._done = -1
         self._store = DirectoryStore(str(self.directory / "state"))
@@ -62,7 +63,7 @@ class Rounds:
     def open(self) -> None:
         """Takes the lock; says if it is somebody else's, or another program's."""
         busy = JobRunning(
-            f"{self.job.name!r} is being folded in {self.site.directory} by another query",
+            f"{self.job.name!r} is being folded in {self.site.name} by another query",
             hint="stop that one first, or give this job another name",
         )
         self._held.enter_context(locked(self.directory / "lock", 0.0, busy))
@@ -81,7 +82,7 @@ class Rounds:
             if known != mine:
                 what = "another program" if known.partitions == mine.partitions else f"{known.partitions} partitions"
                 raise BadInput(
-                    f"{self.job.name!r} in {self.site.directory} was begun with {what}",
+                    f"{self.job.name!r} in {self.site.name} was begun with {what}",
                     hint="its rows stand: give this job another name, or use another directory",
                 )
         else:
@@ -150,12 +151,11 @@ class Rounds:
         self._done = batch
         self._store.drop(query, self._store.positions(query)[-_KEPT:][0])
 
-    def _log(self, channel: str) -> LmdbLog:
+    def _log(self, channel: str) -> WritableLog:
         if channel not in self._logs:
             assert self.places.count is not None
-            stream = f"{self.site.fold_id(self.job.name)}/{channel}"
-            self._logs[channel] = LmdbLog(
-                self.site.directory / "output", stream, self.places.count, "fold", resume=True
+            self._logs[channel] = self.site.output(
+                fold_id(self.job.name), channel, self.places.count, "fold", resume=True
             )
         return self._logs[channel]
 
@@ -200,7 +200,7 @@ class FoldQuery:
     def results(self) -> Results:
         """All rows so far."""
         job = self._rounds.job
-        return Results(self._rounds.site.emitted(job.name), job.channels)
+        return Results(emitted(self._rounds.site, job.name), job.channels)
 
     def __enter__(self) -> FoldQuery:
         return self

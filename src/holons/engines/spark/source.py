@@ -22,12 +22,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from holons.engines.batches import Batches
+from holons.engines.collecting import fold_id
 from holons.engines.directory_site import DirectorySite
-from holons.engines.spark.reading import OFFSET, PARTITION, BatchReader, Reading, StreamReader
+from holons.engines.spark.reading import OFFSET, PARTITION, BatchReader, Reading, SiteStream, StreamReader
 from holons.engines.spark.writing import BatchWriter, StreamWriter, Writing
 from holons.errors import BadInput
+from holons.node import SiteWithFolders, no_such_input
 from holons.program.outputs import DEAD, LATE
-from holons.streams import LmdbLog, partitions_in, streams_in
+from holons.streams import ReadableLog
 from holons.windows import instant
 
 _LOOK_ROWS = 1_000
@@ -135,53 +137,46 @@ class Options:
     # --- what is meant -----------------------------------------------------------------------------------------------
 
     @property
-    def site(self) -> DirectorySite:
+    def site(self) -> SiteWithFolders:
         return DirectorySite(Path(self.given["path"]).absolute())
 
-    def place(self) -> tuple[Path, str, int]:
-        """The folder of the stream, its name there, and its partitions."""
+    def place(self) -> SiteStream:
+        """Returns the stream that is meant; raises `BadInput` if the site has no such stream."""
         site = self.site
         if "stream" in self.given:
-            folder, stream = site.directory / "input", self.given["stream"]
-            known = ", ".join(site.streams()) or "none"
-        else:
-            folder, stream = site.directory / "output", self._output()
-            known = ", ".join(streams_in(folder)) or "none"
-        partitions = partitions_in(folder, stream)
-        if not partitions:
-            raise BadInput(f"there is no stream {stream!r} in {folder}", hint=f"there are: {known}")
-        return folder, stream, partitions
+            stream = self.given["stream"]
+            if stream not in site.streams():
+                raise no_such_input(site.name, stream, site.streams())
+            return SiteStream(site, stream, None, site.streams()[stream])
+        job, channel, partitions = self._output()
+        return SiteStream(site, f"{job}/{channel}", (job, channel), partitions)
 
-    def _output(self) -> str:
-        """The output stream of the newest version of a job."""
-        name = self.given["job"]
-        versions = [version.id for version in self.site.jobs().history(name)]
-        if self.site.fold_directory(name).exists():
-            versions.append(self.site.fold_id(name))
+    def _output(self) -> tuple[str, str, int]:
+        """Returns the newest version of a job, one of its channels, and how many partitions that has."""
+        name, site = self.given["job"], self.site
+        versions = [version.id for version in site.jobs().history(name)]
+        if site.folder("folds", name).exists():
+            versions.append(fold_id(name))
         if not versions:
-            raise BadInput(f"no job {name!r} was ever submitted in {self.given['path']}", hint="is the name right?")
-        channels = sorted(
-            channel
-            for owner, _, channel in (one.rpartition("/") for one in streams_in(self.site.directory / "output"))
-            if owner == versions[-1]
-        )
+            raise BadInput(f"no job {name!r} was ever submitted in {site.name}", hint="is the name right?")
+        channels = site.channels(versions[-1])
+        known = ", ".join(sorted(channels))
         wanted = self.given.get("channel")
         if wanted is None:
             ordinary = [channel for channel in channels if channel not in (LATE, DEAD)]
             if len(ordinary) != 1:
                 raise BadInput(
-                    f"{name} has put out {', '.join(channels) or 'nothing yet'}",
-                    hint='say which: .option("channel", "on_window")',
+                    f"{name} has emitted {known or 'nothing yet'}", hint='say which: .option("channel", "on_window")'
                 )
             wanted = ordinary[0]
         elif wanted not in channels:
-            raise BadInput(f"{name} has no output {wanted!r}", hint=f"it has {', '.join(channels) or 'none yet'}")
-        return f"{versions[-1]}/{wanted}"
+            raise BadInput(f"{name} has no output {wanted!r}", hint=f"it has {known or 'none yet'}")
+        return versions[-1], wanted, channels[wanted]
 
     def schema(self) -> StructType:
         """The stream's columns, and perhaps where each row is."""
-        folder, stream, partitions = self.place()
-        found = _columns(folder, stream, partitions)
+        place = self.place()
+        stream, found = place.stream, _columns(place)
         if not found:
             raise BadInput(
                 f"stream {stream!r} has no rows yet, so its columns are not known",
@@ -195,21 +190,22 @@ class Options:
         return StructType([*_POSITIONS, *found.values()])
 
     def reading(self, schema: StructType) -> Reading:
-        folder, stream, partitions = self.place()
+        place = self.place()
         starting = self.given.get("starting", "earliest")
         offsets: dict[int, int] | None = None
         at: int | None = None
         if starting.lstrip().startswith("{"):
-            offsets = _offsets(starting, partitions)
+            offsets = _offsets(starting, place.partitions)
         elif starting not in ("earliest", "latest"):
             try:
                 at = instant(datetime.datetime.fromisoformat(starting))
             except ValueError:
                 raise BadInput(f"starting is {starting!r}", hint=_KNOWN["starting"]) from None
         return Reading(
-            folder=folder,
-            stream=stream,
-            partitions=partitions,
+            site=place.site,
+            stream=place.stream,
+            output=place.output,
+            partitions=place.partitions,
             schema=schema,
             positions=self.flag("positions", False),
             latest=starting == "latest",
@@ -240,7 +236,7 @@ class Options:
             )
         if there is not None:
             Batches(self.site, stream, wanted)  # says so if it has others
-            known = _columns(self.site.directory / "input", stream, there)
+            known = _columns(SiteStream(self.site, stream, None, there))
             for name in set(names) & set(known):
                 ours, theirs = known[name].dataType, schema[name].dataType
                 if ours.simpleString() != theirs.simpleString():
@@ -266,17 +262,17 @@ def _offsets(text: str, partitions: int) -> dict[int, int]:
     return found
 
 
-def _columns(folder: Path, stream: str, partitions: int) -> dict[str, StructField]:
+def _columns(place: SiteStream) -> dict[str, StructField]:
     """The columns of the first rows of each partition, and what the last ones have beyond them."""
     found: dict[str, StructField] = {}
-    with LmdbLog(folder, stream, partitions, "reader") as log:
+    with place.open() as log:
         for rows in [*_first_rows(log), *_last_rows(log)]:
             for field in from_arrow_schema(plain_schema(rows.schema)).fields:
                 found.setdefault(field.name, StructField(field.name, field.dataType, True))
     return found
 
 
-def _first_rows(log: LmdbLog) -> Iterator[pa.RecordBatch]:
+def _first_rows(log: ReadableLog) -> Iterator[pa.RecordBatch]:
     for partition in range(log.partitions):
         at, end, rows = log.start(partition), log.end(partition), None
         while at < end and rows is None:
@@ -287,7 +283,7 @@ def _first_rows(log: LmdbLog) -> Iterator[pa.RecordBatch]:
             yield rows
 
 
-def _last_rows(log: LmdbLog) -> Iterator[pa.RecordBatch]:
+def _last_rows(log: ReadableLog) -> Iterator[pa.RecordBatch]:
     for partition in range(log.partitions):
         at, rows = log.end(partition), None
         while at > log.start(partition) and rows is None:  # behind marks

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from holons.engines.batches import Batches, Staged
-from holons.engines.directory_site import DirectorySite
 from holons.errors import InvariantBroken
+from holons.node import SiteWithFolders
 
 _BATCH_ROWS = 100_000
 _QUERY = "sql.streaming.queryId"
@@ -32,7 +32,7 @@ _QUERY = "sql.streaming.queryId"
 class Writing:
     """Where rows go."""
 
-    site: DirectorySite
+    site: SiteWithFolders
     stream: str
     partitions: int
     column: str | None

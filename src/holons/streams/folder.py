@@ -1,0 +1,54 @@
+"""A folder of streams, and the only place that says how streams are stored on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from holons.streams import lmdb
+from holons.streams.lmdb import StreamDescription
+
+StoredLog: TypeAlias = lmdb.LmdbLog
+StoredSharedLog: TypeAlias = lmdb.LmdbSharedLog
+
+_SEGMENT_BYTES: Final = 32 << 20
+
+
+class StreamFolder:
+    """A directory in which each stream has a directory of its own. A plain value, which can be pickled."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def below(cls, root: Path) -> list[StreamFolder]:
+        """Returns all folders of streams at or below a directory."""
+        return [cls(path) for path in sorted({path.parent for path in root.rglob("stream.*") if path.is_dir()})]
+
+    def names(self) -> list[str]:
+        """Returns the names of all streams that were ever written here."""
+        return lmdb.streams_in(self.path)
+
+    def partitions(self, stream: str) -> int | None:
+        """Returns how many partitions a stream has, 0 for a shared one; None if nothing of it is left, or ever was."""
+        return lmdb.partitions_in(self.path, stream)
+
+    def with_rows(self) -> dict[str, int]:
+        """Returns the streams that hold rows, and how many partitions each has."""
+        known = {stream: self.partitions(stream) for stream in self.names()}
+        return {stream: partitions for stream, partitions in known.items() if partitions}
+
+    def describe(self, stream: str) -> StreamDescription:
+        """Returns what there is of a stream, for people; raises `BadInput` if there is no such stream."""
+        return lmdb.describe(self.path, stream)
+
+    def open(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
+        """Opens a stream of rows. `writer` is used once, by one process, or with `resume` by one process at a time.
+
+        It costs nothing until the first write, so whoever only reads may have any name.
+        """
+        return lmdb.LmdbLog(self.path, stream, partitions, writer, resume=resume)
+
+    def open_shared(self, stream: str, writer: str, *, segment_bytes: int = _SEGMENT_BYTES) -> StoredSharedLog:
+        """Opens a shared stream; for `writer` see `open`."""
+        return lmdb.LmdbSharedLog(self.path, stream, writer, segment_bytes=segment_bytes)
