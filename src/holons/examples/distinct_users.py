@@ -1,0 +1,1 @@
+../../../examples/distinct_users.py

@@ -1,0 +1,1 @@
+../../../examples/top_sellers.py
