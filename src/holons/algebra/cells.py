@@ -36,7 +36,7 @@ CellColumn: TypeAlias = "npt.NDArray[np.generic]"
 """An object column of cells."""
 
 
-class Table(NamedTuple):
+class CellTable(NamedTuple):
     """The rows of many cells laid out flat: the group of each row, and the columns. Without rows: no columns."""
 
     ids: IntArray
@@ -50,17 +50,17 @@ def empty_cells(n: int) -> CellColumn:
     return cells
 
 
-def flatten(*parts: CellColumn) -> Table:
+def flatten(*parts: CellColumn) -> CellTable:
     """The rows of all cells of one or more cell columns over the same groups."""
     filled = [(group, cell) for part in parts for group, cell in enumerate(part.tolist()) if cell]
     if not filled:
-        return Table(np.zeros(0, dtype=np.int64), ())
+        return CellTable(np.zeros(0, dtype=np.int64), ())
     groups = np.array([group for group, _ in filled], dtype=np.int64)
     lengths = np.array([len(cell[0]) for _, cell in filled], dtype=np.int64)
-    return Table(np.repeat(groups, lengths), concatenate([cell for _, cell in filled]))
+    return CellTable(np.repeat(groups, lengths), concatenate([cell for _, cell in filled]))
 
 
-def split(table: Table, n: int) -> CellColumn:
+def split(table: CellTable, n: int) -> CellColumn:
     """The cells of n groups; the table's ids must be ascending."""
     cells = empty_cells(n)
     if len(table.ids) == 0:
@@ -124,11 +124,11 @@ class CellAggregate(IdempotentAggregate[V_co]):
     """An idempotent aggregate whose state is one column of cells. Say what a row's columns are, and how to settle."""
 
     @abstractmethod
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         """Columns for the rows (never none of them); rows that cannot survive may be left out."""
 
     @abstractmethod
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         """The canonical table with the same meaning: ids ascending, see the law above. Never called without rows."""
 
     @abstractmethod

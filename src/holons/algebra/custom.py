@@ -86,7 +86,7 @@ def custom(
     value: Callable[[Plain], Any] | None = None,
     sample: object,
     name: str = "custom",
-) -> Custom:
+) -> Aggregate[Any]:
     """An aggregate of your own: `zero()`, `fold(state, column)` for rows of a group, `merge(state, state)`, `value(state)`.
 
     `column` is a polars Series, or a tuple of them if several columns are given. States are plain values. `sample` is a

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holons.algebra.aggregate import IntArray
-from holons.algebra.cells import Cell, CellAggregate, Table, rows_by_group
+from holons.algebra.cells import Cell, CellAggregate, CellTable, rows_by_group
 from holons.algebra.groups import Groups
 from holons.algebra.order import ascending, descending, numbers
 from holons.algebra.rows import Rows
@@ -37,24 +37,24 @@ class ParetoFront(CellAggregate[list[Point]]):
     [(1, 4), (2, 6), (3, 9)]
     """
 
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         if not isinstance(rows.element, tuple) or len(rows.element) != 2:
             raise BadElement("ParetoFront takes (cost, gain)", hint="insert((cost, gain), ts)")
         cost, gain = (numbers(part, rows.count, "ParetoFront") for part in rows.element)
         if rows.count < _MANY * groups.n:
-            return Table(groups.ids(), (cost, gain))
+            return CellTable(groups.ids(), (cost, gain))
         chosen, ids = [], []
         for group, members in enumerate(rows_by_group(groups)):
             left = _undominated(cost[members], gain[members])
             chosen.append(left + members.start if isinstance(members, slice) else members[left])
             ids.append(np.full(len(left), group, dtype=np.int64))
         rows_left = np.concatenate(chosen)
-        return Table(np.concatenate(ids), (cost[rows_left], gain[rows_left]))
+        return CellTable(np.concatenate(ids), (cost[rows_left], gain[rows_left]))
 
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         cost, gain = table.columns
         kept = _front(table.ids, ascending(cost), descending(gain))
-        return Table(table.ids[kept], (cost[kept], gain[kept]))
+        return CellTable(table.ids[kept], (cost[kept], gain[kept]))
 
     def read(self, cell: Cell) -> list[Point]:
         return list(zip(cell[0].tolist(), cell[1].tolist(), strict=True)) if cell else []

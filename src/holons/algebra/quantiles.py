@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holons.algebra.aggregate import Aggregate, IntArray, State, size
-from holons.algebra.cells import CellColumn, Table, empty_cells, flatten, split
+from holons.algebra.cells import CellColumn, CellTable, empty_cells, flatten, split
 from holons.algebra.counters import checked_add
 from holons.algebra.groups import Groups
 from holons.algebra.rows import Rows, floats
@@ -170,10 +170,10 @@ def _float_of(bits: int) -> float:
     return struct.unpack("<d", struct.pack("<Q", bits))[0]
 
 
-def _counted(ids: IntArray | None, buckets: IntArray, counts: IntArray | None) -> Table:
+def _counted(ids: IntArray | None, buckets: IntArray, counts: IntArray | None) -> CellTable:
     """One row for each (group, bucket) in order, with the sum of its counts (or of its rows), none of them zero."""
     if len(buckets) == 0:
-        return Table(np.zeros(0, dtype=np.int64), ())
+        return CellTable(np.zeros(0, dtype=np.int64), ())
     low = int(buckets.min())
     width = int(buckets.max()) - low + 1
     labels = buckets - low if ids is None else ids * width + (buckets - low)
@@ -187,6 +187,6 @@ def _counted(ids: IntArray | None, buckets: IntArray, counts: IntArray | None) -
         totals = each.counts() if counts is None else each.sums(counts)
         distinct, totals = distinct[totals != 0], totals[totals != 0]
     if len(distinct) == 0:
-        return Table(distinct, ())
+        return CellTable(distinct, ())
     owners, places = np.divmod(distinct, width)
-    return Table(owners, (places + low, totals))
+    return CellTable(owners, (places + low, totals))

@@ -12,7 +12,7 @@ import polars as pl
 from holons import codec
 from holons.algebra import keys
 from holons.algebra.aggregate import Aggregate, IntArray, State, size
-from holons.algebra.cells import Cell, Table, concatenate, constant, cut, empty_cells, flatten, rows_by_group, split
+from holons.algebra.cells import Cell, CellTable, concatenate, constant, cut, empty_cells, flatten, rows_by_group, split
 from holons.algebra.groups import Groups
 from holons.algebra.order import ascending, descending
 from holons.algebra.rows import Element, Rows, column, take_element
@@ -77,7 +77,7 @@ class Ranked(Aggregate[Kept]):
         columns = *columns, rows.ts, partitions, rows.origin.offsets()
         if self._as_they_come and groups.bounds is not None and rows.origin.index is None:
             return (cut(columns, groups.bounds),)
-        return (split(self._settle(Table(groups.ids(), columns)), groups.n),)
+        return (split(self._settle(CellTable(groups.ids(), columns)), groups.n),)
 
     def merge(self, a: State, b: State) -> State:
         if size(a) == 1 and not (a[0][0] and b[0][0]):
@@ -113,18 +113,20 @@ class Ranked(Aggregate[Kept]):
         """Whether all rows are kept in the order of partition and offset: then most of them need no sorting."""
         return self.k is None and not self.descending
 
-    def _settle(self, table: Table) -> Table:
+    def _settle(self, table: CellTable) -> CellTable:
         """In order, k of each group."""
         order = self._order(table)
         if order is not None:
-            table = Table(table.ids[order], tuple(part[order] for part in table.columns))
+            table = CellTable(table.ids[order], tuple(part[order] for part in table.columns))
         if self.k is None:
             return table
         rank = np.arange(len(table.ids)) - np.searchsorted(table.ids, table.ids)
         kept = np.flatnonzero(rank < self.k)
-        return table if len(kept) == len(rank) else Table(table.ids[kept], tuple(part[kept] for part in table.columns))
+        return (
+            table if len(kept) == len(rank) else CellTable(table.ids[kept], tuple(part[kept] for part in table.columns))
+        )
 
-    def _order(self, table: Table) -> IntArray | None:
+    def _order(self, table: CellTable) -> IntArray | None:
         """What puts the rows in order; None if they are."""
         ts, partitions, offsets = table.columns[-_ORIGIN:]
         by = [

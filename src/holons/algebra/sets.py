@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from holons.algebra import keys
 from holons.algebra.aggregate import IntArray, State
-from holons.algebra.cells import Cell, CellAggregate, Table
+from holons.algebra.cells import Cell, CellAggregate, CellTable
 from holons.algebra.groups import Groups
 from holons.algebra.keys import Key, Keys
 from holons.algebra.rows import Column, Element, Rows, column
@@ -34,13 +34,13 @@ class GSet(CellAggregate[frozenset[Key]]):
     ['a', 'b']
     """
 
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         pairs = _pairs(groups, rows.element, rows.count)
-        return Table(pairs.ids, (pairs.members,))
+        return CellTable(pairs.ids, (pairs.members,))
 
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         pairs = _pairs(_groups(table), table.columns[0], len(table.ids))
-        return Table(pairs.ids, (pairs.members,))
+        return CellTable(pairs.ids, (pairs.members,))
 
     def read(self, cell: Cell) -> frozenset[Key]:
         return frozenset(cell[0].tolist()) if cell else frozenset()
@@ -76,17 +76,17 @@ class TwoPhaseSet(CellAggregate[frozenset[Key]]):
     frozenset({2})
     """
 
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         member, removed = _member_and_removed(rows, "TwoPhaseSet")
         return self._joined(groups, member, removed)
 
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         members, removed = table.columns
         return self._joined(_groups(table), members, removed)
 
-    def _joined(self, groups: Groups, members: Element, removed: npt.NDArray[np.generic]) -> Table:
+    def _joined(self, groups: Groups, members: Element, removed: npt.NDArray[np.generic]) -> CellTable:
         pairs = _pairs(groups, members, groups.count)
-        return Table(pairs.ids, (pairs.members, pairs.maxima(removed.view(np.int8), 0).view(np.bool_)))
+        return CellTable(pairs.ids, (pairs.members, pairs.maxima(removed.view(np.int8), 0).view(np.bool_)))
 
     def read(self, cell: Cell) -> frozenset[Key]:
         return frozenset(cell[0][np.logical_not(cell[1])].tolist()) if cell else frozenset()
@@ -108,16 +108,16 @@ class ORSet(CellAggregate[frozenset[Key]]):
     frozenset({'bob'})
     """
 
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         member, removed = _member_and_removed(rows, "ORSet")
         offsets = rows.origin.offsets()
         pairs = _pairs(groups, member, rows.count)
         partitions = np.full(len(pairs.ids), rows.origin.partition, dtype=np.int64)
         last_add = pairs.maxima(np.where(removed, -1, offsets), -1)
         last_remove = pairs.maxima(np.where(removed, offsets, -1), -1)
-        return Table(pairs.ids, (pairs.members, partitions, last_add, last_remove))
+        return CellTable(pairs.ids, (pairs.members, partitions, last_add, last_remove))
 
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         members, partitions, added, removed = table.columns
         places = keys.encode(partitions, len(partitions))
         coded = keys.encode(members, len(members))
@@ -127,7 +127,7 @@ class ORSet(CellAggregate[frozenset[Key]]):
         slots, codes = np.divmod(distinct, width)
         ids, member_codes = np.divmod(slots, len(coded.keys))
         start = np.full(each.n, -1, dtype=np.int64)
-        return Table(
+        return CellTable(
             ids,
             (
                 coded.keys[member_codes],
@@ -171,7 +171,7 @@ def _pairs(groups: Groups, members: Element, count: int) -> _Pairs:
     return _Pairs(ids, coded.keys[codes], each, slice(None))
 
 
-def _groups(table: Table) -> Groups:
+def _groups(table: CellTable) -> Groups:
     """The groups of a table's rows. Their number does not matter: cells are cut by id."""
     return Groups.scatter(table.ids, int(table.ids.max()) + 1)
 

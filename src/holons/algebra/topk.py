@@ -11,7 +11,7 @@ import polars as pl
 
 from holons.algebra import keys
 from holons.algebra.aggregate import IntArray
-from holons.algebra.cells import Cell, CellAggregate, Table, rows_by_group
+from holons.algebra.cells import Cell, CellAggregate, CellTable, rows_by_group
 from holons.algebra.groups import Groups
 from holons.algebra.order import ascending, descending, numbers
 from holons.algebra.rows import Element, Origin, Rows, column, take_element
@@ -47,7 +47,7 @@ class TopK(CellAggregate[list[Entry]]):
         if self.k < 1:
             raise BadProgram(f"TopK of {self.k!r} rows", hint="k is a positive integer")
 
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         element = rows.element if isinstance(rows.element, tuple) else (rows.element,)
         if not 1 <= len(element) <= 2:
             raise BadElement(f"TopK takes a score or (score, payload), not {len(element)} columns")
@@ -59,9 +59,9 @@ class TopK(CellAggregate[list[Entry]]):
         columns: Cell = scores[chosen], rows.ts[chosen], partitions, origin.offsets()
         if len(element) == 2:
             columns = (*columns, _payload(take_element(element[1], chosen), len(chosen)))
-        return Table(ids, columns)
+        return CellTable(ids, columns)
 
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         """Sorted best first, each row once, k of each group."""
         ids, (scores, *ties) = table
         keyed = descending(scores) if self.largest else ascending(scores)
@@ -74,7 +74,7 @@ class TopK(CellAggregate[list[Entry]]):
         order, ids = order[fresh], ids[fresh]
         rank = np.arange(len(ids)) - np.searchsorted(ids, ids)
         kept = order[rank < self.k]
-        return Table(table.ids[kept], tuple(part[kept] for part in table.columns))
+        return CellTable(table.ids[kept], tuple(part[kept] for part in table.columns))
 
     def read(self, cell: Cell) -> list[Entry]:
         if not cell:

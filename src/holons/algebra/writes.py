@@ -16,7 +16,7 @@ import polars as pl
 
 from holons import codec
 from holons.algebra.aggregate import IdempotentAggregate, IntArray, State, place, size
-from holons.algebra.cells import Cell, CellAggregate, Table
+from holons.algebra.cells import Cell, CellAggregate, CellTable
 from holons.algebra.groups import Groups
 from holons.algebra.order import INT64_MIN
 from holons.algebra.rows import Element, Origin, Rows, Scalar, column, integers, take_element
@@ -88,10 +88,10 @@ class MVRegister(CellAggregate[list[Scalar]]):
     ['b', 'x']
     """
 
-    def table(self, groups: Groups, rows: Rows) -> Table:
+    def table(self, groups: Groups, rows: Rows) -> CellTable:
         return latest(groups, rows.ts, rows.origin, rows.element)
 
-    def settle(self, table: Table) -> Table:
+    def settle(self, table: CellTable) -> CellTable:
         ids, (partitions, stamps, offsets, values) = table
         order = np.lexsort((offsets, stamps, partitions, ids))
         slot = _changes(ids[order], partitions[order])
@@ -102,7 +102,7 @@ class MVRegister(CellAggregate[list[Scalar]]):
         for spot in crowded.tolist():  # one row wrote more than once: the largest bytes
             candidates = order[write == write[last[spot]]].tolist()
             winners[spot] = max(candidates, key=lambda row: codec.encode(values[row]))
-        return Table(ids[winners], tuple(column[winners] for column in (partitions, stamps, offsets, values)))
+        return CellTable(ids[winners], tuple(column[winners] for column in (partitions, stamps, offsets, values)))
 
     def read(self, cell: Cell) -> list[Scalar]:
         if not cell:
@@ -111,7 +111,7 @@ class MVRegister(CellAggregate[list[Scalar]]):
         return sorted(distinct.values(), key=_sort_key)
 
 
-def latest(groups: Groups, stamps: IntArray, origin: Origin, element: Element) -> Table:
+def latest(groups: Groups, stamps: IntArray, origin: Origin, element: Element) -> CellTable:
     """Of every group with rows, the write with the largest (stamp, offset, bytes): partition, stamp, offset, value."""
     best = groups.maxima(stamps, np.full(groups.n, INT64_MIN))
     group_of = None if groups.n == 1 else groups.ids()
@@ -130,7 +130,7 @@ def latest(groups: Groups, stamps: IntArray, origin: Origin, element: Element) -
                 winners[group] = spot
         chosen = np.fromiter(winners.values(), dtype=np.int64)
         rows, ids, offsets, found = rows[chosen], ids[chosen], offsets[chosen], found[chosen]
-    return Table(ids, (np.full(len(ids), origin.partition, dtype=np.int64), stamps[rows], offsets, found))
+    return CellTable(ids, (np.full(len(ids), origin.partition, dtype=np.int64), stamps[rows], offsets, found))
 
 
 def _objects(element: Element, rows: IntArray) -> Objects:

@@ -6,7 +6,7 @@ from tests.unit.algebra.rows_by_hand import folded
 
 from holons import codec
 from holons.algebra import Groups, GSet
-from holons.algebra.cells import Table, flatten, rows_by_group, split
+from holons.algebra.cells import CellTable, flatten, rows_by_group, split
 from holons.errors import BadElement
 
 
@@ -20,11 +20,11 @@ def test_flatten_and_split_are_inverse():
 def test_no_cells_at_all():
     nothing = codec.object_array([(), ()])
     assert flatten(nothing, nothing).columns == ()
-    assert split(Table(np.zeros(0, dtype=np.int64), ()), 2).tolist() == [(), ()]
+    assert split(CellTable(np.zeros(0, dtype=np.int64), ()), 2).tolist() == [(), ()]
 
 
 def test_a_group_does_not_keep_the_others_in_memory():
-    cells = split(Table(np.array([0, 1, 1]), (np.array([7, 8, 9]),)), 2)
+    cells = split(CellTable(np.array([0, 1, 1]), (np.array([7, 8, 9]),)), 2)
     assert cells[1][0].base is None
 
 
