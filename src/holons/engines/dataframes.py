@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 
 from holons.engines.choosing import check_spark
 from holons.engines.collecting import outputs_in_memory
@@ -19,10 +19,33 @@ from holons.program.folding import Fold, Partial, check_foldable
 if TYPE_CHECKING:
     from holons.engines.spark.folding import Places
     from holons.engines.spark.frames import SparkFrame, SparkSession
-    from holons.engines.spark.rounds import FoldQuery
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 Source: TypeAlias = Union["SparkFrame", Paths]
+
+
+class FoldRun(Protocol):
+    """What `h.fold` returns: a fold that is done, or, over a stream, a query that runs (`query` is Spark's own handle)."""
+
+    def wait(self, timeout_s: float | None = None) -> FoldRun:
+        """Waits for the end, which an unbounded query does not have; raises what went wrong."""
+        ...
+
+    def stop(self) -> FoldRun:
+        """Ends a query after the round that is under way; a later one of the same name goes on."""
+        ...
+
+    def finish(self) -> FoldRun:
+        """Says that the stream has ended, so that open windows are emitted. To be called once the query has ended."""
+        ...
+
+    def results(self) -> Results:
+        """Returns all rows so far."""
+        ...
+
+    def __enter__(self) -> FoldRun: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Folded:
@@ -41,8 +64,14 @@ class Folded:
         return self
 
     def results(self) -> Results:
-        """All rows."""
+        """Returns all rows."""
         return self._results
+
+    def __enter__(self) -> Folded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
 
 
 def fold(
@@ -56,7 +85,7 @@ def fold(
     log: Path | str | None = None,
     trigger: Mapping[str, object] | None = None,
     spark_session: SparkSession | None = None,
-) -> Folded | FoldQuery:
+) -> FoldRun:
     """Runs a program over a DataFrame, and gives what nodes would: `h.fold(job, df).results()`.
 
     Each row belongs to a `partition` of the stream, and has its place in it, its `order`: integer columns, by default

@@ -68,7 +68,7 @@ def check_job(job: object) -> None:
     """Says what is to be run, where something else was given."""
     if isinstance(job, Job):
         return
-    steps = (dataflow.Rows, dataflow.Windowed, dataflow.Grouped)
+    steps = (dataflow.Dataset, dataflow.Windowed, dataflow.Grouped)
     raise BadInput(
         "a pipeline that ends nowhere is not a job"
         if isinstance(job, steps)

@@ -78,19 +78,19 @@ def query(name: str, *, rate: int = _EVENTS_PER_S, disorder_us: int = 0, **param
     return _QUERIES[name](AuctionSite(rate, disorder_us), **{**known, **parameters}).to(name)
 
 
-def _q0(site: AuctionSite) -> h.Rows:
+def _q0(site: AuctionSite) -> h.Dataset:
     return site.bids
 
 
-def _q1(site: AuctionSite) -> h.Rows:
+def _q1(site: AuctionSite) -> h.Dataset:
     return site.bids.select("auction", "bidder", (0.908 * pl.col("price")).alias("price"), "date_time", "extra")
 
 
-def _q2(site: AuctionSite) -> h.Rows:
+def _q2(site: AuctionSite) -> h.Dataset:
     return site.bids.filter(pl.col("auction") % 123 == 0).select("auction", "price")
 
 
-def _q3(site: AuctionSite) -> h.Rows:
+def _q3(site: AuctionSite) -> h.Dataset:
     """The auctions are many, the people few: auctions stay where they are."""
     people = site.people.filter(pl.col("state").is_in(["OR", "ID", "CA"])).select("id", "name", "city", "state")
     auctions = site.auctions.filter(pl.col("category") == 10).select("seller", auction=pl.col("id"))
@@ -117,7 +117,7 @@ def _step(window_us: int) -> str:
     return f"{window_us // next(one for one in parts if window_us % one == 0)}us"
 
 
-def _q4(site: AuctionSite, window_us: int) -> h.Rows:
+def _q4(site: AuctionSite, window_us: int) -> h.Dataset:
     window = Tumbling(f"{window_us}us")
     closed = _valid_bids(site, window_us).window(window).group_by("auction")
     winners = closed.agg(price=h.max("price"), category=h.max("category"))
@@ -125,13 +125,13 @@ def _q4(site: AuctionSite, window_us: int) -> h.Rows:
     return so_far.select("window_start", "category", "average")
 
 
-def _q5(site: AuctionSite, size_us: int, every_us: int) -> h.Rows:
+def _q5(site: AuctionSite, size_us: int, every_us: int) -> h.Dataset:
     windows = site.bids.window(Sliding(f"{size_us}us", every=f"{every_us}us"))
     hottest = windows.group_by("auction").agg(bids=h.count()).top_k(1, by="bids", ties=True)
     return hottest.select("window_start", "auction", "bids")
 
 
-def _q6(site: AuctionSite, window_us: int) -> h.Rows:
+def _q6(site: AuctionSite, window_us: int) -> h.Dataset:
     window = Tumbling(f"{window_us}us")
     closed = _valid_bids(site, window_us).window(window).group_by("auction")
     winners = closed.agg(price=h.max("price"), seller=h.max("seller"), expires=h.max("expires"))
@@ -141,7 +141,7 @@ def _q6(site: AuctionSite, window_us: int) -> h.Rows:
     return last.select("window_start", "seller", average=average)
 
 
-def _q7(site: AuctionSite, window_us: int) -> h.Rows:
+def _q7(site: AuctionSite, window_us: int) -> h.Dataset:
     windows = site.bids.window(Tumbling(f"{window_us}us"))
     best = windows.agg(best=h.top_k(1, by="price", columns=["auction", "bidder", "price", "date_time"]))
     return best.select("window_start", *(_field(name) for name in ("auction", "bidder", "price", "date_time")))
@@ -151,32 +151,32 @@ def _field(name: str) -> pl.Expr:
     return pl.col("best").list.first().struct.field(name).alias(name)
 
 
-def _q8(site: AuctionSite, window_us: int) -> h.Rows:
+def _q8(site: AuctionSite, window_us: int) -> h.Dataset:
     window = Tumbling(f"{window_us}us")
     people, auctions = site.people.select("id", "name"), site.auctions.select("seller")
     sellers = people.window(window).join(auctions.window(window), on={"id": "seller"}, how="semi")
     return sellers.select("window_start", "id", "name")
 
 
-def _q9(site: AuctionSite) -> h.Rows:
+def _q9(site: AuctionSite) -> h.Dataset:
     columns = ["seller", "category", "expires", "bidder", "price", "date_time"]
     closed = _valid_bids(site, 1_000_000).window(Tumbling("1s")).group_by("auction")
     winners = closed.agg(best=h.top_k(1, by=["price", "date_time"], descending=[True, False], columns=columns))
     return winners.select("auction", *map(_field, columns))
 
 
-def _q11(site: AuctionSite, gap_us: int) -> h.Rows:
+def _q11(site: AuctionSite, gap_us: int) -> h.Dataset:
     sessions = site.bids.window(Session(f"{gap_us}us")).group_by("bidder").agg(bids=h.count())
     return sessions.select("bidder", "bids", starttime=pl.col("window_start"), endtime=pl.col("window_end"))
 
 
-def _q13(site: AuctionSite) -> h.Rows:
+def _q13(site: AuctionSite) -> h.Dataset:
     bids = site.bids.with_columns(key=pl.col("auction") % 100)
     known = bids.lookup(table(side_table(), key="key"), on="key")
     return known.select("auction", "bidder", "price", "date_time", "value")
 
 
-def _q14(site: AuctionSite) -> h.Rows:
+def _q14(site: AuctionSite) -> h.Dataset:
     price, hour = 0.908 * pl.col("price"), pl.col("date_time").dt.hour()
     kind = (
         pl.when((hour >= 8) & (hour <= 18))
@@ -200,17 +200,17 @@ def _counts() -> dict[str, h.Measure]:
     return {**bids, **bidders, **auctions}
 
 
-def _q15(site: AuctionSite, window_us: int) -> h.Rows:
+def _q15(site: AuctionSite, window_us: int) -> h.Dataset:
     return site.bids.window(Tumbling(f"{window_us}us")).agg(**_counts()).select("window_start", *_counts())
 
 
-def _q16(site: AuctionSite, window_us: int) -> h.Rows:
+def _q16(site: AuctionSite, window_us: int) -> h.Dataset:
     channels = site.bids.window(Tumbling(f"{window_us}us")).group_by("channel")
     counts = channels.agg(last_time=h.max("date_time"), **_counts())
     return counts.select("window_start", "channel", "last_time", *_counts())
 
 
-def _q17(site: AuctionSite, window_us: int) -> h.Rows:
+def _q17(site: AuctionSite, window_us: int) -> h.Dataset:
     ranks: dict[str, pl.Expr | None] = {"total": None, **_RANKS}
     counts = {f"{rank}_bids": h.count(where=where) for rank, where in ranks.items()}
     prices = {
@@ -223,13 +223,13 @@ def _q17(site: AuctionSite, window_us: int) -> h.Rows:
     return auctions.agg(**counts, **prices).select("window_start", "auction", *counts, *prices)
 
 
-def _q18(site: AuctionSite, window_us: int) -> h.Rows:
+def _q18(site: AuctionSite, window_us: int) -> h.Dataset:
     pairs = site.bids.window(Tumbling(f"{window_us}us")).group_by("bidder", "auction")
     last = {name: h.last(name) for name in ("price", "channel", "date_time")}
     return pairs.agg(**last).select("window_start", "bidder", "auction", *last)
 
 
-def _q19(site: AuctionSite, window_us: int) -> h.Rows:
+def _q19(site: AuctionSite, window_us: int) -> h.Dataset:
     columns = ["bidder", "price", "date_time"]
     auctions = site.bids.window(Tumbling(f"{window_us}us"), accumulate=True).group_by("auction")
     best = auctions.agg(best=h.top_k(10, by="price", columns=columns))
@@ -239,13 +239,13 @@ def _q19(site: AuctionSite, window_us: int) -> h.Rows:
     return ranked.select("window_start", "auction", "rank", *(row.struct.field(name).alias(name) for name in columns))
 
 
-def _q20(site: AuctionSite) -> h.Rows:
+def _q20(site: AuctionSite) -> h.Dataset:
     auctions = site.auctions.filter(pl.col("category") == 10).select("id", "seller", "category", "expires")
     bids, near = site.bids.select("auction", "bidder", "price", "date_time"), site.time_of(_NEAR_EVENTS)
     return bids.join(auctions, on={"auction": "id"}, before=near, after=near)
 
 
-def _q21(site: AuctionSite) -> h.Rows:
+def _q21(site: AuctionSite) -> h.Dataset:
     named = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
     known = pl.col("channel").str.to_lowercase().replace_strict(named, default=None, return_dtype=pl.String)
     channel_id = pl.coalesce(known, pl.col("url").str.extract(r"[?&]channel_id=([^&]*)", 1))
@@ -253,7 +253,7 @@ def _q21(site: AuctionSite) -> h.Rows:
     return bids.select("auction", "bidder", "price", "channel", "channel_id")
 
 
-def _q22(site: AuctionSite) -> h.Rows:
+def _q22(site: AuctionSite) -> h.Dataset:
     parts = pl.col("url").str.split("/")
     folders = {f"dir{number}": parts.list.get(number + 2, null_on_oob=True).fill_null("") for number in (1, 2, 3)}
     return site.bids.select("auction", "bidder", "price", "channel", **folders)
@@ -261,7 +261,7 @@ def _q22(site: AuctionSite) -> h.Rows:
 
 _SCHEMAS: Final[dict[str, pa.Schema]] = {name: Load(1).schema(name) for name in ("people", "auctions", "bids")}
 
-_QUERIES: Final[dict[str, Callable[..., h.Rows]]] = {
+_QUERIES: Final[dict[str, Callable[..., h.Dataset]]] = {
     "q0": _q0, "q1": _q1, "q2": _q2, "q3": _q3, "q4": _q4, "q5": _q5, "q6": _q6, "q7": _q7, "q8": _q8, "q9": _q9,
     "q10": _q0, "q11": _q11, "q13": _q13, "q14": _q14, "q15": _q15, "q16": _q16, "q17": _q17, "q18": _q18, "q19": _q19,
     "q20": _q20, "q21": _q21, "q22": _q22,

@@ -3,7 +3,7 @@
 Read `api.py` first (what people write), then `plan.py` (what that is), then `pipeline.py` (how it runs).
 """
 
-from holons.program.dataflow.api import Completed, Flow, Grouped, Rows, Stream, Windowed, source
+from holons.program.dataflow.api import Completed, Dataset, Flow, Grouped, Stream, Windowed, source
 from holons.program.dataflow.diagrams import Diagram
 from holons.program.dataflow.measures import (
     Measure,
@@ -22,11 +22,11 @@ from holons.program.dataflow.measures import (
 
 __all__ = [
     "Completed",
+    "Dataset",
     "Diagram",
     "Flow",
     "Grouped",
     "Measure",
-    "Rows",
     "Stream",
     "Windowed",
     "approx_count_distinct",

@@ -25,7 +25,7 @@ from holons.windows import Duration, Tumbling, WindowSpec, micros
 
 Schema: TypeAlias = "Mapping[str, Any] | pl.Schema | pa.Schema | pl.DataFrame | pa.Table"
 On: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
-R = TypeVar("R", bound="Rows")
+R = TypeVar("R", bound="Dataset")
 _CHARS_SHOWN: Final = 80
 """Of a step, when rows are shown by name: a plan may be of any length."""
 
@@ -40,7 +40,7 @@ def source(stream: str, *, time: str = "ts", disorder: Duration = "0s", schema: 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rows:
+class Dataset:
     """What streams and results have in common: rows, and what can be done to each."""
 
     node: Node
@@ -103,7 +103,7 @@ class Rows:
         return f"{type(self).__name__}({_shown(self.node)})"
 
 
-class Stream(Rows):
+class Stream(Dataset):
     """The rows of one or more streams, each with its time."""
 
     def union(self, *others: Stream) -> Stream:
@@ -238,7 +238,7 @@ class Grouped:
             raise AttributeError(f"rows by key have no {name!r}: say .agg(n=h.count(), ...)")
 
 
-class Completed(Rows):
+class Completed(Dataset):
     """The rows of completed windows: the same on every node, in one order."""
 
     def top_k(self, k: int, by: str | Sequence[str], *, ties: bool = False) -> Completed:
