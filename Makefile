@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 STEP := scripts/step
 WORKERS ?= 3
-PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup --durations 25 --durations-min 5
 
 # An environment that was copied or moved points at another tree: make it again.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))

@@ -18,7 +18,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "thorough",
-    max_examples=200,
+    max_examples=120,
     deadline=None,
     print_blob=True,
     suppress_health_check=_PATIENT,
@@ -38,12 +38,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests only when asked for; Spark tests all in one process, so that they share its session."""
+    """Slow tests only when asked for; Spark tests all in one process, so that they share its session.
+
+    Those that cannot share one run in a second process, one at a time: more Sparks at once only slow each other down.
+    """
     thorough = os.environ.get("HOLONS_VERIFY") == "1"
     for item in items:
         if item.get_closest_marker("slow") and not thorough:
             item.add_marker(pytest.mark.skip(reason="slow: runs with HOLONS_VERIFY=1 (make verify)"))
-        if item.get_closest_marker("spark"):
+        if item.get_closest_marker("own_spark"):
+            item.add_marker(pytest.mark.xdist_group("own spark"))
+        elif item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

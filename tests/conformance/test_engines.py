@@ -35,8 +35,12 @@ PROGRAMS: Mapping[str, Job] = {
     "some columns": h.job(SomeColumns(), "bids", columns=["price"]),
     "three stages": h.job(ThreeStages(), "clicks"),
 }
-QUICKLY = ("alert_rule", "nested_market", "user_sessions", "three stages")
-"""Folded as a stream also by `make test`: an await, a Local, sessions, several stages. A query takes seconds to start."""
+QUICKLY = {
+    "spark_nodes": {"alert_rule", "nested_market", "user_sessions", "three stages", "everything exact"},
+    "batch_fold": {"alert_rule", "hot_auctions", "user_sessions", "three stages", "everything exact"},
+    "streaming_fold": {"alert_rule", "user_sessions", "three stages"},
+}
+"""What runs on Spark also by `make test`: awaits, Locals, sessions, several stages, every exact aggregate."""
 LIKE = {
     "everything exact": "user_sessions",
     "accumulating": "user_sessions",
@@ -129,7 +133,10 @@ def engine(request, tmp_path) -> Engine:
 def test_every_engine_gives_the_oracles_bytes(name, engine, request):
     job, logs = PROGRAMS[name], logs_of(name, seed=11)
     folds = "fold" in request.node.callspec.id
-    if "streaming_fold" in request.node.callspec.id and name not in QUICKLY and os.environ.get("HOLONS_VERIFY") != "1":
+    if (
+        name not in QUICKLY.get(request.node.callspec.id.split("-")[0], PROGRAMS)
+        and os.environ.get("HOLONS_VERIFY") != "1"
+    ):
         pytest.skip("slow: runs with HOLONS_VERIFY=1 (make verify)")
     if folds and job.layout.asynchronous:
         with pytest.raises(h.HolonsError, match="awaits"):
@@ -149,8 +156,7 @@ def test_the_rows_exercise_what_they_should():
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [1, 3])
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(("name", "nodes"), zip(EXAMPLES, [1, 3] * len(EXAMPLES)))
 def test_nodes_in_spark_tasks_give_the_oracles_bytes(name, nodes):
     job = load(name)
     given = streams(job, *EXAMPLES[name], seed=7)

@@ -134,6 +134,7 @@ def test_the_code_on_spark_in(path: Path, tmp_path: Path, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.own_spark
 @pytest.mark.parametrize("path", WITH_SPARK, ids=name_of)
 def test_the_code_in_a_process_of_its_own_on_spark_in(path: Path, tmp_path: Path):
     run_alone(path, tmp_path)

@@ -17,6 +17,7 @@ TIMEOUT_S = 1200
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.own_spark
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))

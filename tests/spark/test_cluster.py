@@ -1,6 +1,6 @@
 """Nodes on executors of their own, really killed: the others take over before Spark has brought anything back.
 
-One `local-cluster` session for all: another than the one that Spark's other tests share, which is stopped for it.
+One `local-cluster` session for all: another than the one that Spark's other tests share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holons.engines.spark.session import check_session, slots, whole_executor
 from holons.errors import BadInput
 from holons.node import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark]
 NODES, EXECUTORS = 2, 3
 SETTINGS = Settings(
     heartbeat_s=0.05, failure_timeout_s=1.0, stagger_s=0.05, checkpoint_s=0.1, residence_s=0.5, max_ahead_s=None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.spark.live_input import LiveInput, Witness, parent, running, until, with_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark]
 ROOT = Path(__file__).parent.parent.parent
 _TOKEN = "HOLONS_TEST_RUN"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark]
 ROOT = Path(__file__).parent.parent.parent
 
 BESIDE = """

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import session
+from holons.engines.spark.source import HolonsSource
 from holons.windows import END
 
 pytestmark = pytest.mark.spark
@@ -232,9 +234,13 @@ def test_a_stream_is_written_once_though_tasks_fail(spark, tmp_path):
         ({"job": "nobody"}, "no job 'nobody'"),
     ],
 )
-def test_what_cannot_be_read_is_told(spark, site, options, told):
-    with pytest.raises(PySparkException, match=f"(?s){told}"):
-        reader(spark, site, **options).collect()
+def test_what_cannot_be_read_is_told(site, options, told):
+    def plan() -> None:
+        source = HolonsSource({"path": str(site.directory), **options})
+        source.reader(source.schema()).partitions()
+
+    with pytest.raises(h.HolonsError, match=f"(?s){told}"):
+        plan()
 
 
 @pytest.mark.parametrize(
@@ -248,10 +254,18 @@ def test_what_cannot_be_read_is_told(spark, site, options, told):
         ({"stream": "bids", "partitions": "2"}, "append", "has 3 partitions, not 2"),
     ],
 )
-def test_what_cannot_be_written_is_told(spark, site, options, mode, told):
+def test_what_cannot_be_written_is_told(site, options, mode, told):
+    schema = StructType([StructField("ts", LongType()), StructField("text", StringType())])
+    with pytest.raises(h.HolonsError, match=f"(?s){told}"):
+        HolonsSource({"path": str(site.directory), **options}).writer(schema, overwrite=mode == "overwrite")
+
+
+def test_spark_passes_on_what_is_wrong(spark, site):
+    with pytest.raises(PySparkException, match=r"(?s)there is no stream 'nothing'.*bids"):
+        reader(spark, site, stream="nothing").collect()
     frame = spark.createDataFrame([(1, "a")], "ts long, text string")
-    with pytest.raises(PySparkException, match=f"(?s){told}"):
-        frame.write.format("holons").mode(mode).options(**options).save(str(site.directory))
+    with pytest.raises(PySparkException, match="has 3 partitions, not 2"):
+        frame.write.format("holons").mode("append").options(stream="bids", partitions="2").save(str(site.directory))
 
 
 def test_a_stream_without_rows_wants_a_schema(spark, tmp_path):

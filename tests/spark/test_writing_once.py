@@ -59,8 +59,9 @@ def kept(place: Path) -> list[np.ndarray]:
 
 
 @pytest.mark.spark
+@pytest.mark.own_spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "files", "kills"), [(80_000, 4, 1), (10_000_000, 20, 4)])
+@pytest.mark.parametrize(("rows", "files", "kills"), [(80_000, 4, 1), (2_000_000, 12, 4)])
 def test_rows_are_there_once_and_in_order(tmp_path, rows, files, kills):
     source, rng = tmp_path / "files", random.Random(rows)
     source.mkdir()
