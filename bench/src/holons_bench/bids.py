@@ -1,4 +1,4 @@
-"""The bids that throughput is measured with, and what every query over them must give.
+"""The bids that nodes and DataFrames are measured with, and what every query over them must give.
 
 Every row is drawn anew, and differently in each partition: a generator that repeats itself makes maxima collapse, and
 wrong results look right. The first so many seconds are the same however many follow.
@@ -22,7 +22,6 @@ from holons.windows import END
 SECOND_US: Final = 1_000_000
 CATEGORIES: Final = 5
 BATCH: Final = 200_000
-_BATCHES_PER_FILE: Final = 8
 
 Expected: TypeAlias = dict[tuple[int, int], float]
 """Values by (second in which the window starts, key)."""
@@ -58,22 +57,6 @@ class Bids:
                 for columns in self.batches(partition):
                     log.append(partition, pa.record_batch(columns))
                 log.mark(partition, END.ts)
-
-    def write_parquet(self, directory: Path) -> None:
-        """Writes them to a few large Parquet files, and one far beyond them all that moves a watermark past the last."""
-        directory.mkdir(parents=True)
-        for partition in range(self.partitions):
-            pending: list[pa.RecordBatch] = []
-            for number, columns in enumerate(self.batches(partition)):
-                pending.append(_timed(columns))
-                if len(pending) == _BATCHES_PER_FILE:
-                    pq.write_table(pa.Table.from_batches(pending), directory / f"{partition:03d}-{number:06d}.parquet")
-                    pending = []
-            if pending:
-                pq.write_table(pa.Table.from_batches(pending), directory / f"{partition:03d}-last.parquet")
-        beyond = {name: np.zeros(1, dtype=np.int64) for name in ("auction", "bidder", "price", "category")}
-        beyond["ts"] = np.array([10 * self.seconds * SECOND_US + 3_600 * SECOND_US])
-        pq.write_table(pa.Table.from_batches([_timed(beyond)]), directory / "beyond.parquet")
 
     def write_files(self, directory: Path, group_rows: int) -> None:
         """Writes them to a Parquet file for each partition."""
@@ -120,14 +103,6 @@ class Totals:
     def counts(self) -> Expected:
         """The number of bids for each auction and second."""
         return {place: int(self.bid_counts[place]) for place in _filled(self.bid_counts)}
-
-    def hottest(self, length: int) -> Expected:
-        """The auction with most bids in each `length` seconds, every second; of equals the first."""
-        found: Expected = {}
-        for start in range(1 - length, len(self.bid_counts)):
-            bids = self.bid_counts[max(start, 0) : start + length].sum(axis=0)
-            found[start, int(bids.argmax())] = int(bids.max())
-        return found
 
 
 def _timed(columns: dict[str, np.ndarray]) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from rich.console import Console
 from holons.cli.records import JsonFile, write_records
 
 if TYPE_CHECKING:
-    from holons_bench.kernels import Record
+    from holons_bench.records import Record
 
 
 def demo(
@@ -161,8 +161,8 @@ def recovery(
 @bench.command()
 def throughput(
     against: Annotated[
-        str, typer.Option(help="Run Nexmark's queries, against these: spark, flink, or both with a comma.")
-    ] = "",
+        str, typer.Option(help="Beside Holons: spark, flink, or both with a comma; an empty text: neither.")
+    ] = "spark",
     queries: Annotated[str, typer.Option(help="Which of Nexmark's: q0, q1, q2, q4, q5, q7.")] = "",
     events: Annotated[int | None, typer.Option(min=1_000, help="How many events the others read in each run.")] = None,
     times: Annotated[
@@ -170,16 +170,15 @@ def throughput(
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="How often each of them runs, taking turns.")] = 5,
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes, each in a Spark task.")] = 2,
-    html: Annotated[Path | None, typer.Option(help="With --against: write a page with a plot.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with a plot.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Run queries on Holons and on others, over the same events: how many a second each takes in.
+    """Run Nexmark's q0, q1, q2, q4, q5 and q7 on Holons and on others: how many events a second each reads.
 
-    As it is: highest bid, average price per category and hot items, on Holons
-    and on stock Structured Streaming. With [bold]--against[/bold]: Nexmark's q0, q1, q2, q4,
-    q5 and q7, also on Flink SQL, which is fetched into an environment of its
-    own. All warm, exactly once, on this machine, one at a time, each from what
-    it reads best: an LMDB log, Parquet files. Our results are checked.
+    The same events for all: stock Structured Streaming, and Flink SQL, which is
+    fetched into an environment of its own. All warm, exactly once, on this
+    machine, one at a time, each from what it reads best: an LMDB log, Parquet
+    files. Our results are checked.
 
     [bold]Examples[/bold]
 
@@ -188,27 +187,19 @@ def throughput(
       holons bench throughput --against spark,flink --html nexmark.html
       holons bench throughput --against flink --queries q5,q7 --repeat 1
     """
-    progress = sys.stdout.isatty() and str(json_file) != "-"
-    if against or queries:
-        from holons_bench import nexmark as the_nexmark
-
-        records = the_nexmark.run(
-            events or the_nexmark.EVENTS,
-            queries=queries.split(",") if queries else the_nexmark.QUERIES,
-            against=against.split(",") if against else (),
-            times=times or the_nexmark.TIMES,
-            repeat=repeat,
-            nodes=nodes,
-            progress=progress,
-        )
-        if html is not None:
-            the_nexmark.report(records).write(html)
-        tell(records, json_file, the_nexmark.show)
-        return
     from holons_bench import throughput as the_throughput
 
-    events, times = events or 20_000_000, times or 8
-    records = the_throughput.run(events, times=times, repeat=repeat, nodes=nodes, progress=progress)
+    records = the_throughput.run(
+        events or the_throughput.EVENTS,
+        queries=queries.split(",") if queries else the_throughput.QUERIES,
+        against=against.split(",") if against else (),
+        times=times or the_throughput.TIMES,
+        repeat=repeat,
+        nodes=nodes,
+        progress=sys.stdout.isatty() and str(json_file) != "-",
+    )
+    if html is not None:
+        the_throughput.report(records).write(html)
     tell(records, json_file, the_throughput.show)
 
 

@@ -22,17 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.frames import SparkSession
 from holons.engines.spark.session import session
 from holons_bench.bids import Bids, Expected
-from holons_bench.kernels import Record
 from holons_bench.node import AveragePerCategory, Highest, check, found_by
+from holons_bench.records import Record, by_case, print_table, recorder
 from holons_bench.stock import frames
-from holons_bench.stock.queries import tuned
+from holons_bench.stock.frames import tuned
 
 SYSTEMS: Final = ("holons", "spark")
 _COLUMNS: Final = ("a", "b", "c", "d")
@@ -137,9 +136,7 @@ def _folding(spark: SparkSession, at: Path, rows: int, partitions: int, auctions
 
 
 def _records(case: _Case) -> list[Record]:
-    def record(system: str, metric: str, value: float, unit: str) -> Record:
-        return Record(bench="dataframes", case=case.name, system=system, metric=metric, value=value, unit=unit)
-
+    record = recorder("dataframes", case.name)
     medians = {system: statistics.median(times) for system, times in case.wall_s.items()}
     found = [record(system, "rows", case.rows, "rows") for system in SYSTEMS]
     for system, times in case.wall_s.items():
@@ -161,20 +158,18 @@ def _records(case: _Case) -> list[Record]:
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records, one line for each case."""
-    table = Table(
-        title="DataFrames: seconds, median; what Holons costs beside Spark",
-        title_justify="left",
+    print_table(
+        "DataFrames: seconds, median; what Holons costs beside Spark",
+        ["case", "M rows", *SYSTEMS, "cost", "least", "most"],
+        [
+            [
+                case,
+                f"{figures['holons', 'rows'] / 1e6:.1f}",
+                *(f"{figures[system, 'seconds']:.2f}" for system in SYSTEMS),
+                *(f"{figures['holons', name]:.2f}" for name in ("cost", "cost_least", "cost_most")),
+            ]
+            for case, figures in by_case(records).items()
+        ],
         caption="below 1 Holons is faster. least: our best run and their worst; most: our worst and their best",
-        caption_justify="left",
+        console=console,
     )
-    table.add_column("case")
-    for heading in ("M rows", *SYSTEMS, "cost", "least", "most"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    by_case: dict[str, dict[tuple[str, str], float]] = {}
-    for one in records:
-        by_case.setdefault(one["case"], {})[one["system"], one["metric"]] = one["value"]
-    for case, figures in by_case.items():
-        costs = [f"{figures['holons', name]:.2f}" for name in ("cost", "cost_least", "cost_most")]
-        times = [f"{figures[system, 'seconds']:.2f}" for system in SYSTEMS]
-        table.add_row(case, f"{figures['holons', 'rows'] / 1e6:.1f}", *times, *costs)
-    (console or Console()).print(table)

@@ -19,8 +19,8 @@ from holons.nexmark import PacedBids, highest_bid, highest_bids
 from holons.node import Running
 from holons_bench import live, plots
 from holons_bench.chronicle import Chronicle, Happened, short, takeovers
-from holons_bench.kernels import Record
 from holons_bench.latencies import UNITS, figures, limit_s
+from holons_bench.records import Record
 from holons_bench.report import Report, plotly
 
 _PERIOD_US = 20_000

@@ -17,16 +17,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypedDict
+from typing import Final
 
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from holons.algebra import Aggregate, Average, GCounter, Groups, MaxRegister, MergeMap, Slide, State
 from holons.algebra.aggregate import pick, size
 from holons.algebra.rows import Element, Origin, Rows
+from holons_bench.records import Record, by_metric, print_table, recorder
 
 SECOND_US: Final = 1_000_000
 SLIDE_US: Final = 10_000
@@ -34,17 +34,6 @@ WINDOW_US: Final = 10 * SECOND_US
 CATEGORIES: Final = 5
 DENSE_PER_S: Final = 10_000_000
 SPARSE_PER_S: Final = 1_000_000
-
-
-class Record(TypedDict):
-    """One figure."""
-
-    bench: str
-    case: str
-    system: str
-    metric: str
-    value: float
-    unit: str
 
 
 @dataclass(frozen=True)
@@ -108,21 +97,20 @@ def run(
 
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:
-    """Print a table of records, one line for each case."""
-    table = Table(
-        title="Kernels on one core: million events a second; what sliding costs as a multiple of tumbling",
-        title_justify="left",
+    """Prints a table of records, one line for each case."""
+    print_table(
+        "Kernels on one core: million events a second; what sliding costs as a multiple of tumbling",
+        ("case", "best", "median", "cost"),
+        [
+            [
+                case,
+                *(f"{figures[name] / 1e6:.0f}" if name in figures else "" for name in ("rate", "rate_median")),
+                f"{figures['cost']:.2f}" if "cost" in figures else "",
+            ]
+            for case, figures in by_metric(records).items()
+        ],
+        console=console,
     )
-    table.add_column("case", no_wrap=True)
-    for heading in ("best", "median", "cost"):
-        table.add_column(heading, justify="right")
-    by_case: dict[str, dict[str, float]] = {}
-    for record in records:
-        by_case.setdefault(record["case"], {})[record["metric"]] = record["value"]
-    for case, figures in by_case.items():
-        rates = [f"{figures[name] / 1e6:.0f}" if name in figures else "" for name in ("rate", "rate_median")]
-        table.add_row(case, *rates, f"{figures['cost']:.2f}" if "cost" in figures else "")
-    (console or Console()).print(table)
 
 
 # --- the cases ------------------------------------------------------------------------------------------------------
@@ -235,22 +223,18 @@ class _Windows:
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-def _record(case: str, metric: str, value: float, unit: str) -> Record:
-    return Record(bench="kernels", case=case, system="holons", metric=metric, value=value, unit=unit)
-
-
 def _records(case: Case, seconds: list[float]) -> list[Record]:
-    events = case.feed.events
+    events, record = case.feed.events, recorder("kernels", case.name)
     return [
-        _record(case.name, "rate", events / min(seconds), "events/s/core"),
-        _record(case.name, "rate_median", events / statistics.median(seconds), "events/s/core"),
+        record("holons", "rate", events / min(seconds), "events/s/core"),
+        record("holons", "rate_median", events / statistics.median(seconds), "events/s/core"),
     ]
 
 
 def _ratios(cases: list[Case], seconds: dict[str, float]) -> list[Record]:
-    """What sliding costs, as a multiple of tumbling: the case before."""
+    """Returns what sliding costs, as a multiple of tumbling: the case before."""
     return [
-        _record(case.name, "cost", seconds[case.name] / seconds[before.name], "x tumbling")
+        recorder("kernels", case.name)("holons", "cost", seconds[case.name] / seconds[before.name], "x tumbling")
         for before, case in pairwise(cases)
         if case.slide_us
     ]

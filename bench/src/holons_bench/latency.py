@@ -22,16 +22,15 @@ import polars as pl
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import holons as h
-from holons.errors import BadInput, InvariantBroken, StillRunning
+from holons.errors import InvariantBroken, StillRunning
 from holons.nexmark import PacedBids
 from holons_bench import live
 from holons_bench.flink import Flink
-from holons_bench.kernels import Record
 from holons_bench.latencies import quantile
 from holons_bench.plots import quantiles
+from holons_bench.records import Record, by_case, check_known, print_table, recorder
 from holons_bench.report import Report
 
 QUERIES: Final = ("q5", "q7")
@@ -77,12 +76,8 @@ def run(
     progress: bool = False,
 ) -> Latencies:
     """Measures each query on each system for so many seconds, after a warm-up."""
-    for name in queries:
-        if name not in QUERIES:
-            raise BadInput(f"the latency of {name} is not measured", hint=f"one of: {', '.join(QUERIES)}")
-    for name in against:
-        if name not in OTHERS:
-            raise BadInput(f"no latency of {name!r} to compare with", hint=f"one of: {', '.join(OTHERS)}")
+    check_known(queries, QUERIES, "a query whose latency is measured")
+    check_known(against, OTHERS, "a system to compare with")
     found: Latencies = {}
     with Progress(disable=not progress, transient=True) as bar:
         task = bar.add_task("latency", total=len(queries) * (1 + len(against)))
@@ -165,45 +160,36 @@ def _flink(query: str, rate_per_s: int, seconds: float) -> np.ndarray:
 def records(found: Latencies) -> list[Record]:
     """All figures."""
 
-    def record(query: str, system: str, metric: str, value: float, unit: str) -> Record:
-        return Record(bench="latency", case=query, system=system, metric=metric, value=value, unit=unit)
-
-    told: list[Record] = []
+    records: list[Record] = []
     for query, systems in found.items():
+        record = recorder("latency", query)
         for system, late_ms in systems.items():
-            told.append(record(query, system, "windows", len(late_ms), "windows"))
+            records.append(record(system, "windows", len(late_ms), "windows"))
             if len(late_ms):
-                told += [record(query, system, name, quantile(late_ms, share), "ms") for name, share in SHARES.items()]
-                told.append(record(query, system, "max", float(late_ms.max()), "ms"))
-    return told
+                records += [record(system, name, quantile(late_ms, share), "ms") for name, share in SHARES.items()]
+                records.append(record(system, "max", float(late_ms.max()), "ms"))
+    return records
 
 
-def show(told: Sequence[Record], console: Console | None = None) -> None:
+def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table, one line for each query and system."""
-    table = Table(
-        title="From the time at which a window's last bid is due to its result: milliseconds",
-        title_justify="left",
-        caption=_BEHIND if any(one["metric"] == "windows" and not one["value"] for one in told) else None,
-        caption_justify="left",
+    behind = any(record["metric"] == "windows" and not record["value"] for record in records)
+    print_table(
+        "From the time at which a window's last bid is due to its result: milliseconds",
+        *_lines(records),
+        left=2,
+        caption=_BEHIND if behind else None,
+        console=console,
     )
-    heads, lines = _lines(told)
-    for heading in heads:
-        left = heading in ("query", "system")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
-    for line in lines:
-        table.add_row(*line)
-    (console or Console()).print(table)
 
 
-def _lines(told: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """What the columns are called, and a line for each query and system."""
+def _lines(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Returns what the columns are called, and a line for each query and system."""
     names = [*SHARES, "max", "windows"]
-    figures: dict[tuple[str, str], dict[str, float]] = {}
-    for one in told:
-        figures.setdefault((one["case"], one["system"]), {})[one["metric"]] = one["value"]
     lines = [
-        [query, system, *(_text(found[name]) if name in found else "-" for name in names)]
-        for (query, system), found in figures.items()
+        [query, system, *(_text(figures[system, name]) if (system, name) in figures else "-" for name in names)]
+        for query, figures in by_case(records).items()
+        for system in dict.fromkeys(system for system, _ in figures)
     ]
     return ["query", "system", *names], lines
 

@@ -23,7 +23,6 @@ from typing import Any, Final
 import polars as pl
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
@@ -31,7 +30,7 @@ from holons.errors import InvariantBroken
 from holons.node import Node, submit
 from holons.program import Collected
 from holons_bench.bids import CATEGORIES, SECOND_US, Bids, Expected, Totals
-from holons_bench.kernels import Record
+from holons_bench.records import Record, by_metric, print_table, recorder
 
 STREAM: Final = "bids"
 CHANNEL: Final = "on_window"
@@ -155,17 +154,13 @@ def check(case: str, found: Expected, expected: Expected) -> None:
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records, one line for each case."""
-    table = Table(title="One node, LMDB to LMDB, exactly once: million events a second", title_justify="left")
-    table.add_column("case")
-    for heading in ("core", "median", "wall", "median", "worst"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    by_case: dict[str, dict[str, float]] = {}
-    for record in records:
-        by_case.setdefault(record["case"], {})[record["metric"]] = record["value"]
-    for case, figures in by_case.items():
-        names = ("rate_core", "rate_core_median", "rate", "rate_median", "rate_worst")
-        table.add_row(case, *(f"{figures[name] / 1e6:.1f}" for name in names))
-    (console or Console()).print(table)
+    names = ("rate_core", "rate_core_median", "rate", "rate_median", "rate_worst")
+    print_table(
+        "One node, LMDB to LMDB, exactly once: million events a second",
+        ("case", "core", "median", "wall", "median", "worst"),
+        [[case, *(f"{figures[name] / 1e6:.1f}" for name in names)] for case, figures in by_metric(records).items()],
+        console=console,
+    )
 
 
 # --- the cases ------------------------------------------------------------------------------------------------------
@@ -187,17 +182,13 @@ def _cases(auctions: int) -> list[Case]:
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-def record(case: str, metric: str, value: float, unit: str) -> Record:
-    """One figure of this bench."""
-    return Record(bench="node", case=case, system="holons", metric=metric, value=value, unit=unit)
-
-
 def _records(case: Case, events: int, measured: list[tuple[float, float]]) -> list[Record]:
     walls, cpus = zip(*measured, strict=True)
+    record = recorder("node", case.name)
     return [
-        record(case.name, "rate", events / min(walls), "events/s"),
-        record(case.name, "rate_median", events / statistics.median(walls), "events/s"),
-        record(case.name, "rate_worst", events / max(walls), "events/s"),
-        record(case.name, "rate_core", events / min(cpus), "events/s/core"),
-        record(case.name, "rate_core_median", events / statistics.median(cpus), "events/s/core"),
+        record("holons", "rate", events / min(walls), "events/s"),
+        record("holons", "rate_median", events / statistics.median(walls), "events/s"),
+        record("holons", "rate_worst", events / max(walls), "events/s"),
+        record("holons", "rate_core", events / min(cpus), "events/s/core"),
+        record("holons", "rate_core_median", events / statistics.median(cpus), "events/s/core"),
     ]

@@ -7,7 +7,7 @@ what the others are compared with that ran in the same way (with so many replica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,9 +20,9 @@ from holons.nexmark import PacedBids, highest_bid, highest_bids
 from holons.node import Settings
 from holons_bench import live, plots
 from holons_bench.chronicle import Chronicle, Happened
-from holons_bench.kernels import Record
 from holons_bench.latencies import UNITS, figures
 from holons_bench.live import Fault
+from holons_bench.records import Record, by_case, recorder
 from holons_bench.report import Report
 
 WARM_S: Final = 5.0
@@ -149,14 +149,12 @@ def records(runs: Mapping[str, Mapping[str, Chronicle]]) -> list[Record]:
         for way, chronicle in ways.items():
             calm = runs[_CALM][way]
             warm, calm_warm = chronicle.since(WARM_S), calm.since(WARM_S)
-            told = figures(
+            measured = figures(
                 chronicle.due_s[warm], chronicle.readable_s[warm], chronicle.faults_s, calm.late_s[calm_warm]
             )
             system, case = ("spark", scenario) if way == STOCK else ("holons", f"{scenario}, {way}")
-            found += [
-                Record(bench="recovery", case=case, system=system, metric=name, value=value, unit=UNITS.get(name, "s"))
-                for name, value in told.items()
-            ]
+            record = recorder("recovery", case)
+            found += [record(system, name, value, UNITS.get(name, "s")) for name, value in measured.items()]
     return found
 
 
@@ -173,28 +171,28 @@ def show(found: Sequence[Record], console: Console | None = None) -> None:
     for heading in _SHORT.values():
         table.add_column(heading, justify="right", no_wrap=True)
     before = ""
-    for (system, case), told in _by_case(found).items():
+    for system, case, values in _cases(found):
         scenario, _, way = case.partition(", ")
         if scenario != before:
             table.add_section()
             table.add_row(scenario, style="bold")
         before = scenario
-        figures = (f"{told[name]:.2f}" if name in told else "" for name in _SHORT)
-        table.add_row(f"  {way if system == 'holons' else system}", *figures)
+        cells = (f"{values[name]:.2f}" if name in values else "" for name in _SHORT)
+        table.add_row(f"  {way if system == 'holons' else system}", *cells)
     (console or Console()).print(table)
 
 
-def _by_case(found: Sequence[Record]) -> dict[tuple[str, str], dict[str, float]]:
-    by_case: dict[tuple[str, str], dict[str, float]] = {}
-    for one in found:
-        by_case.setdefault((one["system"], one["case"]), {})[one["metric"]] = one["value"]
-    return by_case
+def _cases(found: Sequence[Record]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yields the system, the name and the figures of each case; no two systems share the name of a case."""
+    for case, values in by_case(found).items():
+        (system,) = {system for system, _ in values}
+        yield system, case, {name: value for (_, name), value in values.items()}
 
 
 def _lines(found: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     rows = [
-        [system, case, *(f"{told[name]:.3f}" if name in told else "" for name in _SHOWN)]
-        for (system, case), told in _by_case(found).items()
+        [system, case, *(f"{values[name]:.3f}" if name in values else "" for name in _SHOWN)]
+        for system, case, values in _cases(found)
     ]
     heads = [f"{name} s²" if name == "sensitivity" else name.replace("_", " ") for name in _SHOWN]
     return ["system", "case", *heads], rows

@@ -1,103 +1,73 @@
-"""How much Holons takes in, compared with stock Structured Streaming: the same queries over the same bids.
+"""Nexmark's queries on Holons, on stock Structured Streaming and on Flink SQL: the same events, each system by itself.
 
-Both run on one machine, in one Spark session, exactly once, each from what it reads best: Holons as nodes in Spark
-tasks, from an LMDB log; stock from Parquet files, tuned (`holons_bench.stock.queries`). Both read only the columns that
-a query needs: Spark finds them by itself, a job of ours names them. Both are warm: the session has run the query
-before, the nodes are up and have run the program. A run is measured from submitting it until its last result is out.
-Runs of the two take turns, so that a machine that is busy with other things is so for both, and the nodes are gone
-while stock runs. Rates are compared: Holons gets `times` as many seconds of the same bids, since otherwise most of its
-run would be the start. Every result is compared with what NumPy computes from the bids; a wrong one is an error.
+Holons runs as nodes in Spark tasks, exactly once, from an LMDB log; the others read the same events from Parquet files,
+which they read best. Each is warm: it has run the very query before. The systems take turns, and while one is measured
+the others have nothing to do. Rates are compared: Holons gets `times` as many of the events.
 
-A rate is given per second of wall time and per second of processor time, over all processes (the JVM, the driver and the
-Python workers): the second says what the work costs, also on a busy machine.
+What is measured: Holons and Spark from submitting the query until everything is out; Flink by its own clock, from the
+moment at which all its tasks run until the job has ended, so without planning and deploying. q0 to q2 make their rows and
+throw them away, as Flink's and Spark's own sinks for that purpose do; the others put theirs out. Before anything is
+measured, Holons' answers over the smaller load are compared with DuckDB's. A query counts the rows of the streams it reads.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
-from holons.engines.driver import Driver, check_stopped
+from holons.engines.driver import Driver
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import session
-from holons.errors import HolonsError
-from holons.node import Submitted
+from holons.errors import HolonsError, InvariantBroken
+from holons.nexmark import Load, answer
+from holons.nexmark.queries import query as pipeline
+from holons.windows import END
 from holons_bench import processes
-from holons_bench.bids import Bids, Expected, Totals
-from holons_bench.kernels import Record
-from holons_bench.node import CHANNEL, STREAM, AveragePerCategory, Highest, check, found_by
-from holons_bench.stock.queries import Query, Stock, tuned
+from holons_bench.flink import Flink
+from holons_bench.flink.files import write_nexmark
+from holons_bench.plots import bars
+from holons_bench.records import Figures, Record, by_case, check_known, print_table, recorder
+from holons_bench.report import Report
+from holons_bench.stock.frames import tuned
+from holons_bench.stock.nexmark import StockNexmark
 
-HOT_SECONDS: Final = 10
-SYSTEMS: Final = ("holons", "spark")
-_WARM_UP: Final = "warm-up"
-_WARM_UP_S: Final = 2
+QUERIES: Final = ("q0", "q1", "q2", "q4", "q5", "q7")
+OTHERS: Final = ("spark", "flink")
+RATE: Final = 1_000_000
+EVENTS: Final = 4_000_000
+TIMES: Final = 6
+_PARAMETERS: Final[Mapping[str, Mapping[str, int]]] = {"q5": {"size_us": 10_000_000, "every_us": 1_000_000}}
+_DISCARDED: Final = ("q0", "q1", "q2")
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "q0": ("auction", "bidder", "price", "date_time", "extra"),
+    "q1": ("auction", "bidder", "price", "date_time", "extra"),
+}
 _PATIENCE_S: Final = 600.0
-_LOOK_S: Final = 0.005
+_LOOK_S: Final = 0.002
 _DRIVER_MEMORY: Final = "4g"
-
-
-class HotItems(h.Program):
-    """The auction with most bids in the last ten seconds, every second."""
-
-    emit = "once"
-    bids = h.WCRDT(h.MergeMap(h.GCounter()), h.Sliding(f"{HOT_SECONDS}s", every="1s"))
-
-    def process(self, events: h.Events) -> None:
-        self.bids.insert((events["auction"], 1), events.ts)
-
-    def on_window(self, window: h.Window) -> Iterator[dict[str, Any]]:
-        for auction, bids in self.bids[window].top(1):
-            yield {"window": window.start, "key": auction, "value": bids}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A query, once as a program and once in stock Spark, and what it must give."""
-
-    name: str
-    program: h.Program
-    columns: tuple[str, ...]
-    """What the program reads besides the time; Spark finds out by itself."""
-    query: Query
-    expected: Callable[[Totals], Expected]
-
-
-CASES: Final = (
-    Case("highest bid, tumbling 1 s", Highest(), ("price",), "highest", Totals.highest),
-    Case(
-        "average price per category, tumbling 1 s",
-        AveragePerCategory(),
-        ("category", "price"),
-        "average",
-        Totals.averages,
-    ),
-    Case(
-        "hot items, sliding 10 s by 1 s",
-        HotItems(),
-        ("auction",),
-        "hot items",
-        lambda totals: totals.hottest(HOT_SECONDS),
-    ),
-)
 
 
 @dataclass
 class Stopwatch:
-    """Wall and processor seconds of each run, and how many events each took in."""
+    """Wall and processor seconds of each run, and how many events each run read."""
 
     events: int
     wall_s: list[float] = field(default_factory=list)
@@ -112,129 +82,231 @@ class Stopwatch:
             self.cpu_s.append(processes.spent_s(before, processes.tree()))
 
 
+@dataclass
+class _Bench:
+    """Everything that is needed for a run, in one directory."""
+
+    at: Path
+    few: Load
+    many: Load
+    nodes: int
+    repeat: int
+    records: list[Record] = field(default_factory=list)
+
+    def write(self) -> None:
+        """Lays the events out for each system."""
+        for load, name in ((self.few, "few"), (self.many, "many")):
+            for stream in ("auctions", "bids"):
+                with DirectorySite(self.at / name).producer(stream, load.partitions, "producer#1") as log:
+                    for partition in range(load.partitions):
+                        for batch in load.batches(stream, partition, 100_000):
+                            log.append(partition, batch)
+                        log.mark(partition, END.ts)
+        cores, few = os.cpu_count() or 1, self.few
+        write_nexmark(self.at / "parquet", few.events, rate=few.rate, readers=cores, seed=few.seed)
+        self._beyond()
+
+    def _beyond(self) -> None:
+        """For Spark: the same files, and behind them a row far beyond, which moves its watermark past the last window."""
+        for table in ("bid", "auction"):
+            folder = self.at / "spark" / table
+            folder.mkdir(parents=True)
+            files = sorted((self.at / "parquet" / table).glob("*.parquet"))
+            for file in files:
+                (folder / file.name).symlink_to(file)
+            one = pq.read_table(files[0]).slice(0, 1)
+            ahead = pa.array([3_600_000_000 + 10 * self.few.events * 1_000_000 // self.few.rate])
+            for time_column in ("date_time", "expires"):
+                if time_column in one.column_names:
+                    one = one.set_column(one.column_names.index(time_column), time_column, ahead)
+            pq.write_table(one, folder / "zz-beyond.parquet")
+
+    def rows(self, load: Load, name: str) -> int:
+        """How many rows a query reads."""
+        return sum(load.count(given.stream) for given in _job(name).inputs)
+
+
+def check(load: Load, name: str) -> None:
+    """Compares what Holons gives for a load with DuckDB's answer."""
+    tables = {stream: load.table(stream) for stream in ("auctions", "bids")}
+    expected = pl.DataFrame(answer(name, tables, **_PARAMETERS.get(name, {})))
+    job = pipeline(name, rate=RATE, **_PARAMETERS.get(name, {}))
+    streams = {
+        given.stream: [list(load.batches(given.stream, number)) for number in range(load.partitions)]
+        for given in job.inputs
+    }
+    found = h.run(job, streams, engine="embedded").wait().results().to_polars(name).drop("partition")
+    if not found.sort(found.columns).equals(expected.select(found.columns).sort(found.columns)):
+        raise InvariantBroken(f"{name}: Holons and DuckDB disagree on {load.events:,} events")
+
+
+def _check_elsewhere(load: Load, name: str) -> None:
+    """In a process of its own: what it takes in memory would be missing when time is measured."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as one:
+        one.submit(check, load, name).result()
+
+
 def run(
-    events: int = 20_000_000,
+    events: int = EVENTS,
     *,
-    seconds: int = 20,
-    times: int = 8,
+    queries: Sequence[str] = QUERIES,
+    against: Sequence[str] = OTHERS,
+    times: int = TIMES,
     repeat: int = 5,
     nodes: int = 2,
-    partitions: int = 8,
-    auctions: int = 10_000,
+    partitions: int = 4,
     progress: bool = False,
 ) -> list[Record]:
-    """Measures every case on both systems: stock over `events` in `seconds` of event time, Holons over `times` as many."""
-    few = Bids(events - events % partitions, partitions, seconds, auctions)
-    many = Bids(few.events * times, partitions, seconds * times, auctions)
+    """Measures queries on Holons and on others: those over `events`, Holons over `times` as many."""
+    check_known(queries, QUERIES, "a query that is measured")
+    check_known(against, OTHERS, "a system to compare with")
     os.environ.setdefault("SPARK_DRIVER_MEMORY", _DRIVER_MEMORY)  # for a JVM that is still to come
-    records: list[Record] = []
+    few = Load(events, partitions=partitions, rate=RATE)
+    many = Load(events * times, partitions=partitions, rate=RATE)
     with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder, Progress(disable=not progress) as bar:
-        task, at = bar.add_task("writing bids", total=None), Path(folder)
-        first = Bids(few.events // seconds * min(_WARM_UP_S, seconds), partitions, min(_WARM_UP_S, seconds), auctions)
-        few.write_parquet(at / "parquet")
-        many.write(DirectorySite(at), STREAM)
-        first.write(DirectorySite(at), _WARM_UP)
-        totals = few.totals(), many.totals()
+        bench = _Bench(Path(folder), few, many, nodes, repeat)
+        task = bar.add_task("writing events", total=None)
+        bench.write()
         spark = session(nodes)
-        stock = Stock(tuned(spark, os.cpu_count() or 1), at / "parquet")
-        bar.update(task, total=len(CASES) * (repeat + 1))
-        for case in CASES:
-            bar.update(task, description=case.name)
-            watches = {"spark": Stopwatch(few.events), "holons": Stopwatch(many.events)}
-            check(case.name, stock.run(case.query, lambda work: work()), case.expected(totals[0]))
-            bar.advance(task)
-            for number in range(repeat):
-                check(case.name, stock.run(case.query, watches["spark"].time), case.expected(totals[0]))
-                site = _site(at, f"{type(case.program).__name__}-{number}")
-                with SparkNodes(site, nodes=nodes, spark_session=spark) as running:
-                    found = measure(running, case, nodes, len(case.expected(totals[1])), watches["holons"])
-                check(case.name, found, case.expected(totals[1]))
-                bar.advance(task)
-            records += _records(case, watches)
-    return records
+        stock = StockNexmark(tuned(spark, os.cpu_count() or 1), bench.at / "spark")
+        bar.update(task, total=len(queries) * repeat)
+        for name in queries:
+            bar.update(task, description=name)
+            _check_elsewhere(few, name)
+            watches = {"holons": Stopwatch(bench.rows(many, name))}
+            watches |= {system: Stopwatch(bench.rows(few, name)) for system in against}
+            _ = "spark" in against and stock.run(name, lambda work: work())
+            with Flink(bench.at / f"flink-{name}") if "flink" in against else nullcontext() as flink:
+                for number in range(repeat):
+                    if "spark" in against:
+                        stock.run(name, watches["spark"].time)
+                    if flink is not None:
+                        _flink(flink, bench, name, watches["flink"])
+                    _holons(bench, name, number, spark, watches["holons"])
+                    bar.advance(task)
+            bench.records += _records(name, watches)
+    return bench.records
 
 
-def _site(directory: Path, name: str) -> DirectorySite:
-    """A site of its own over the same inputs."""
-    site = DirectorySite(directory / name)
-    site.share_inputs(DirectorySite(directory))
-    return site
+def _flink(flink: Flink, bench: _Bench, name: str, watch: Stopwatch) -> None:
+    """One run of Flink, warm."""
+    (measured,) = flink.run("q7 ranked" if name == "q7" else name, bench.at / "parquet")
+    watch.wall_s.append(measured.wall_s)
+    if measured.cpu_s is not None:
+        watch.cpu_s.append(measured.cpu_s)
 
 
-def measure(running: Driver, case: Case, nodes: int, rows: int, watch: Stopwatch) -> Expected:
-    """Starts nodes, warms them up, and times a job from its submission until all its rows are out."""
-    warm_up = running.submit(h.job(case.program, _WARM_UP, columns=case.columns, name=_WARM_UP))
-    for _ in range(nodes):
+def _holons(bench: _Bench, name: str, number: int, spark: object, watch: Stopwatch) -> None:
+    """One run of Holons on fresh nodes, which have run the same query over the same log before."""
+    site = DirectorySite(bench.at / f"{name}-{number}")
+    site.share_inputs(DirectorySite(bench.at / "many"))
+    with SparkNodes(site, nodes=bench.nodes, spark_session=spark) as running:  # type: ignore[arg-type]
+        job = _job(name)
+        _to_end(running, h.job(job, name="warm-up"), start=bench.nodes)
+        running.cancel("warm-up")
+        watch.time(lambda: _to_end(running, job))
+    shutil.rmtree(site.directory)
+
+
+def _job(name: str) -> h.Job:
+    flow = pipeline(name, rate=RATE, **_PARAMETERS.get(name, {}))
+    return flow.discarding(_COLUMNS.get(name)) if name in _DISCARDED else flow
+
+
+def _to_end(running: Driver, job: h.Job, start: int = 0) -> None:
+    """Submits a job, and waits until everything is out."""
+    version = running.submit(job)
+    for _ in range(start):
         running.start()
     until_s = time.perf_counter() + _PATIENCE_S
-    while len(running.watcher.finished(1)) < nodes:
-        check_stopped(running.stopped().get(warm_up.id))
-        if time.perf_counter() > until_s:
-            raise HolonsError(f"no end of the warm-up in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")
+    while not running.tend(version):
         time.sleep(_LOOK_S)
-    running.cancel(_WARM_UP)
-    job = h.job(case.program, STREAM, columns=case.columns)
-    watch.time(lambda: _wait_for_rows(running, running.submit(job), rows))
-    return found_by(running.collected(job.name))
-
-
-def _wait_for_rows(running: Driver, version: Submitted, rows: int) -> None:
-    """Waits until so many result rows can be read."""
-    until_s = time.perf_counter() + _PATIENCE_S
-    with closing(running.site.output(version.id, CHANNEL, version.partitions, "reader")) as log:
-        ended = False
-        while sum(map(log.end, range(log.partitions))) < rows:
-            if ended or time.perf_counter() > until_s:
-                check_stopped(running.stopped().get(version.id))
-                raise HolonsError(f"{version.id} ended, or took {_PATIENCE_S:.0f} s, without all of its rows")
-            ended = running.wait(_LOOK_S)
+        if time.perf_counter() > until_s:
+            raise HolonsError(f"{job.name}: no end in {_PATIENCE_S:.0f} s", hint="is the machine too busy?")
 
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:
-    """Prints a table of records, one line for each case."""
-    table = Table(
-        title="Holons on Spark and stock Structured Streaming: million events a second, median; how many times as fast",
-        title_justify="left",
-        caption="Holons reads its own log, Spark reads Parquet; both have run the query before, every result is right.\n"
-        "least: our worst run and their best; most: our best and their worst; core: per second of processor time",
-        caption_justify="left",
+    """Prints a table, one line for each query."""
+    systems, others = _systems(records)
+    print_table(
+        "Nexmark: million events a second, and how many times as fast",
+        ["query", *systems, *(f"x {system}" for system in others)],
+        _lines(records),
+        caption="Medians; in brackets our worst run with their best, and our best with their worst.\n"
+        "All on this machine, one at a time, warm, exactly once. Holons reads its own log, the others Parquet.",
+        console=console,
     )
-    table.add_column("case")
-    for heading in (*SYSTEMS, "ratio", "least", "most", "core"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    by_case: dict[str, dict[tuple[str, str], float]] = {}
-    for one in records:
-        by_case.setdefault(one["case"], {})[one["system"], one["metric"]] = one["value"]
-    for case, figures in by_case.items():
-        rates = [f"{figures[system, 'rate_median'] / 1e6:.1f}" for system in SYSTEMS]
-        ratios = [figures.get(("holons", name)) for name in ("ratio", "ratio_least", "ratio_most", "ratio_core")]
-        table.add_row(case, *rates, *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios))
-    (console or Console()).print(table)
 
 
-def _records(case: Case, watches: dict[str, Stopwatch]) -> list[Record]:
-    def record(system: str, metric: str, value: float, unit: str) -> Record:
-        return Record(bench="throughput", case=case.name, system=system, metric=metric, value=value, unit=unit)
+def report(records: Sequence[Record]) -> Report:
+    """A page with all figures, and the rates side by side."""
+    page = Report("Nexmark: how much each takes in")
+    page.text(
+        "The same events on one machine, one system at a time, warm, exactly once. Holons reads its own log, the others "
+        "Parquet files. Flink's time is its own, from the moment at which all tasks run; the others' begins with the query."
+    )
+    systems, others = _systems(records)
+    cases = by_case(records)
+    medians = {system: [figures[system, "rate_median"] for figures in cases.values()] for system in systems}
+    page.figure(bars(list(cases), medians))
+    heads = [*(f"{system}, M/s" for system in systems), *(f"times {system}" for system in others)]
+    page.table(
+        ["query", *heads],
+        _lines(records),
+        "medians; in brackets our worst run with their best, and our best with their worst",
+    )
+    return page
 
-    told: dict[str, dict[str, float]] = {}
+
+def _systems(records: Sequence[Record]) -> tuple[list[str], list[str]]:
+    """Returns all systems, and those that Holons is compared with."""
+    systems = list(dict.fromkeys(record["system"] for record in records))
+    return systems, [system for system in systems if system != "holons"]
+
+
+def _lines(records: Sequence[Record]) -> list[list[str]]:
+    """Returns a line for each query: rates, then ratios."""
+    systems, others = _systems(records)
+    return [
+        [
+            case,
+            *(f"{figures[system, 'rate_median'] / 1e6:.2f}" for system in systems),
+            *(_ratio(figures, system) for system in others),
+        ]
+        for case, figures in by_case(records).items()
+    ]
+
+
+def _ratio(figures: Figures, system: str) -> str:
+    ratio, least, most = (figures["holons", f"{what}_{system}"] for what in ("ratio", "ratio_least", "ratio_most"))
+    return f"{ratio:.1f} ({least:.1f}-{most:.1f})"
+
+
+def _records(case: str, watches: Mapping[str, Stopwatch]) -> list[Record]:
+    record = recorder("nexmark", case)
+
+    def rates(watch: Stopwatch, pick: Callable[[Sequence[float]], float]) -> float:
+        return watch.events / pick(watch.wall_s)
+
     records: list[Record] = []
+    ours = watches["holons"]
     for system, watch in watches.items():
-        told[system] = rates = {
-            "rate": watch.events / min(watch.wall_s),
-            "rate_median": watch.events / statistics.median(watch.wall_s),
-            "rate_worst": watch.events / max(watch.wall_s),
+        picks: dict[str, Callable[[Sequence[float]], float]] = {
+            "rate": min,
+            "rate_median": statistics.median,
+            "rate_worst": max,
         }
-        records += [record(system, metric, rate, "events/s") for metric, rate in rates.items()]
+        records += [record(system, metric, rates(watch, pick), "events/s") for metric, pick in picks.items()]
         records.append(record(system, "events", watch.events, "events"))
-        if watch.cpu_s:
-            rates["rate_core"] = watch.events / statistics.median(watch.cpu_s)
-            records.append(record(system, "rate_core", rates["rate_core"], "events/s/core"))
-    ours, theirs = told["holons"], told["spark"]
-    ratios = {
-        "ratio": ours["rate_median"] / theirs["rate_median"],
-        "ratio_least": ours["rate_worst"] / theirs["rate"],
-        "ratio_most": ours["rate"] / theirs["rate_worst"],
-    }
-    if "rate_core" in ours and "rate_core" in theirs:
-        ratios["ratio_core"] = ours["rate_core"] / theirs["rate_core"]
-    return records + [record("holons", metric, ratio, "x spark") for metric, ratio in ratios.items()]
+        if system == "holons":
+            continue
+        ratios = {
+            "ratio": rates(ours, statistics.median) / rates(watch, statistics.median),
+            "ratio_least": rates(ours, max) / rates(watch, min),
+            "ratio_most": rates(ours, min) / rates(watch, max),
+        }
+        if ours.cpu_s and watch.cpu_s:
+            each = [one.events / statistics.median(one.cpu_s) for one in (ours, watch)]
+            ratios["ratio_core"] = each[0] / each[1]
+        records += [record("holons", f"{metric}_{system}", ratio, f"x {system}") for metric, ratio in ratios.items()]
+    return records

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import holons as h
 from holons.errors import BadInput, InvariantBroken
 from holons_bench import live
-from holons_bench.kernels import Record
 from holons_bench.latencies import QUANTILES, UNITS, figures
-from holons_bench.node import STREAM, record
+from holons_bench.node import STREAM
+from holons_bench.records import Record, by_metric, print_table, recorder
 
 _READ_S: Final = 0.000_2
 _POOL: Final = 61
@@ -118,26 +117,25 @@ def run(
         task = bar.add_task("latency", total=len(windows_us))
         for window_us in windows_us:
             load = Load(rate_per_s, partitions, seconds + warm_up_s, window_us, period_us)
-            told = measure(load, nodes, warm_up_s)
             case = f"windows of {window_us / 1000:g} ms, {nodes} nodes, {rate_per_s / 1e6:g} M events/s"
-            records += [record(case, name, value, UNITS.get(name, "ms")) for name, value in told.items()]
+            record, measured = recorder("node", case), measure(load, nodes, warm_up_s)
+            records += [record("holons", name, value, UNITS.get(name, "ms")) for name, value in measured.items()]
             bar.advance(task)
     return records
 
 
 def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records, one line for each case."""
-    table = Table(title="From a window's last event to its result: milliseconds", title_justify="left")
-    table.add_column("case")
     names = [*QUANTILES, "max", "windows", "producer_lag"]
-    for heading in names:
-        table.add_column(heading.replace("_", "\n"), justify="right", no_wrap=True)
-    by_case: dict[str, dict[str, float]] = {}
-    for one in records:
-        by_case.setdefault(one["case"], {})[one["metric"]] = one["value"]
-    for case, told in by_case.items():
-        table.add_row(case, *(f"{told[name]:.{0 if name in UNITS else 1}f}" for name in names))
-    (console or Console()).print(table)
+    print_table(
+        "From a window's last event to its result: milliseconds",
+        ["case", *(name.replace("_", "\n") for name in names)],
+        [
+            [case, *(f"{figures[name]:.{0 if name in UNITS else 1}f}" for name in names)]
+            for case, figures in by_metric(records).items()
+        ],
+        console=console,
+    )
 
 
 def measure(load: Load, nodes: int, warm_up_s: float) -> dict[str, float]:

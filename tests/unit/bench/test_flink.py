@@ -9,25 +9,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holons.errors import BadInput, HolonsError, InvariantBroken, JavaMissing, JobFailed, MissingExtra, StillRunning
-from holons_bench.bids import SECOND_US, Bids
-from holons_bench.flink import Flink, by_window, environment, files, queries, system
+from holons.errors import BadInput, HolonsError, JavaMissing, JobFailed, MissingExtra, StillRunning
+from holons_bench.bids import SECOND_US
+from holons_bench.flink import Flink, environment, files, queries, system
 from holons_bench.flink.environment import Environment, cache_directory, find_java
 from holons_bench.processes import in_group
 
-BIDS = Bids(events=6_000, partitions=4, seconds=3, auctions=20)
 EVENTS, RATE = 20_000, 500
+BIDS = EVENTS // 50 * 46
 
 # --- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_file_for_each_reader_is_in_order_of_time_and_together_they_are_all_bids(tmp_path):
-    files.write_bids(BIDS, tmp_path, readers=2)
-    found = [pl.read_parquet(path) for path in sorted((tmp_path / "bids").iterdir())]
-    assert [one["ts"].is_sorted() for one in found] == [True, True]
-    drawn = [pl.DataFrame(columns) for partition in range(4) for columns in BIDS.batches(partition)]
-    assert pl.concat(found).sort(pl.all()).equals(pl.concat(drawn).sort(pl.all()))
-    assert files.count_rows(tmp_path / "bids") == BIDS.events
 
 
 def test_nexmarks_bids_and_auctions_come_once_each_and_in_order(tmp_path):
@@ -39,11 +30,6 @@ def test_nexmarks_bids_and_auctions_come_once_each_and_in_order(tmp_path):
         columns = [name.split()[0] for name in queries.TABLES[table][0].split(", ")]
         assert found[0].columns == columns
         assert found[0].schema["date_time"] == pl.Int64
-
-
-def test_more_readers_than_partitions_are_refused(tmp_path):
-    with pytest.raises(BadInput, match="5 readers of 4 partitions"):
-        files.write_bids(BIDS, tmp_path, readers=5)
 
 
 def test_a_directory_without_files_is_no_table(tmp_path):
@@ -62,13 +48,6 @@ def test_every_query_reads_only_tables_that_are_known():
 def test_an_unknown_query_is_an_error_that_names_the_known_ones(ask):
     with pytest.raises(BadInput, match="q5"):
         ask("q99")
-
-
-def test_a_window_that_comes_twice_or_is_taken_back_is_noticed():
-    row = ["+I", 1_000_000, 7, 12]
-    for rows in ([row, row], [["-U", *row[1:]]]):
-        with pytest.raises(InvariantBroken):
-            by_window(rows)
 
 
 # --- the environment --------------------------------------------------------------------------------------------------
@@ -130,11 +109,11 @@ def stand_in(monkeypatch, tmp_path):
 
 
 def test_runs_are_measured_after_one_that_is_not(stand_in, tmp_path):
-    files.write_bids(BIDS, tmp_path, readers=2)
+    files.write_nexmark(tmp_path, EVENTS, rate=RATE, readers=2)
     with stand_in(ANSWERS) as flink:
-        assert flink.collect("highest", tmp_path) == [["+I", 1]]
-        found = flink.run("highest", tmp_path, repeat=2)
-        assert [(one.events, one.wall_s, one.rate, one.rows) for one in found] == [(6_000, 2.0, 3_000.0, None)] * 2
+        assert flink.collect("q0", tmp_path) == [["+I", 1]]
+        found = flink.run("q0", tmp_path, repeat=2)
+        assert [(one.events, one.wall_s, one.rate, one.rows) for one in found] == [(BIDS, 2.0, BIDS / 2.0, None)] * 2
         group = flink._process.pid
         assert len(in_group(group)) == 2
     assert in_group(group) == []
@@ -149,14 +128,14 @@ def test_runs_are_measured_after_one_that_is_not(stand_in, tmp_path):
     ],
 )
 def test_what_fails_or_hangs_is_an_error_and_all_processes_are_gone(stand_in, tmp_path, what, error):
-    files.write_bids(BIDS, tmp_path, readers=2)
+    files.write_nexmark(tmp_path, EVENTS, rate=RATE, readers=2)
     with stand_in(what, patience_s=0.5) as flink:
         group = flink._process.pid
         with pytest.raises(error):
-            flink.run("highest", tmp_path)
+            flink.run("q0", tmp_path)
         assert in_group(group) == []
         with pytest.raises(HolonsError, match="not running"):
-            flink.run("highest", tmp_path)
+            flink.run("q0", tmp_path)
 
 
 def test_an_interrupt_ends_everything(stand_in):
@@ -172,9 +151,9 @@ def test_an_interrupt_ends_everything(stand_in):
 
 
 def test_files_that_would_come_late_are_refused(stand_in, tmp_path):
-    files.write_bids(BIDS, tmp_path, readers=4)
+    files.write_nexmark(tmp_path, EVENTS, rate=RATE, readers=4)
     with stand_in(ANSWERS) as flink, pytest.raises(BadInput, match="4 files"):
-        flink.run("highest", tmp_path)
+        flink.run("q0", tmp_path)
 
 
 def test_without_a_jdk_there_are_no_latencies_but_everything_else(stand_in):
@@ -188,19 +167,9 @@ def test_without_a_jdk_there_are_no_latencies_but_everything_else(stand_in):
 @pytest.fixture(scope="module")
 def flink(tmp_path_factory):
     directory = tmp_path_factory.mktemp("flink")
-    files.write_bids(BIDS, directory / "files", readers=2)
     files.write_nexmark(directory / "files", EVENTS, rate=RATE, readers=2)
     with Flink(directory / "flink", cores=2, heap_mb=1_024) as running:
         yield lambda query: running.collect(query, directory / "files"), directory / "files", running
-
-
-@pytest.mark.slow
-def test_the_three_queries_give_what_numpy_finds(flink):
-    ask, _, _ = flink
-    totals = BIDS.totals()
-    assert by_window(ask("highest")) == totals.highest()
-    assert by_window(ask("average")) == totals.averages()
-    assert by_window(ask("hot items")) == totals.hottest(10)
 
 
 @pytest.mark.slow
@@ -258,8 +227,8 @@ def hottest(bid):
 @pytest.mark.slow
 def test_a_measured_run_has_a_duration_and_a_cost(flink):
     _, directory, running = flink
-    [found] = running.run("highest", directory)
-    assert found.events == BIDS.events
+    [found] = running.run("q0", directory)
+    assert found.events == BIDS
     assert 0 < found.wall_s < 60
     assert found.cpu_s is not None
 

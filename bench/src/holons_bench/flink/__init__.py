@@ -5,6 +5,6 @@ Nothing here imports Flink: `Flink` starts `job.py` with the Python of that envi
 
 from holons_bench.flink.environment import VERSION, Environment, environment
 from holons_bench.flink.queries import QUERIES, Query
-from holons_bench.flink.system import Flink, Measured, by_window
+from holons_bench.flink.system import Flink, Measured
 
-__all__ = ["QUERIES", "VERSION", "Environment", "Flink", "Measured", "Query", "by_window", "environment"]
+__all__ = ["QUERIES", "VERSION", "Environment", "Flink", "Measured", "Query", "environment"]

@@ -19,19 +19,9 @@ from holons.errors import BadInput
 from holons.nexmark import auction_ids, auctions, bid_ids, bids
 from holons.nexmark.auctions import AUCTION_COLUMNS, AUCTIONS
 from holons.nexmark.generator import COLUMNS, PERIOD, bids_before
-from holons_bench.bids import Bids
 
 _BATCH: Final = 200_000
 _GROUP_ROWS: Final = 1_000_000
-
-
-def write_bids(drawn: Bids, directory: Path, readers: int) -> None:
-    """The table `bids`, for the queries of `holons_bench.throughput`."""
-    if readers > drawn.partitions:
-        raise BadInput(f"{readers} readers of {drawn.partitions} partitions", hint="at most one for each partition")
-    for reader in range(readers):
-        sources = [drawn.batches(partition) for partition in range(reader, drawn.partitions, readers)]
-        _write(map(_row_by_row, zip(*sources, strict=True)), directory / "bids", reader)
 
 
 def write_nexmark(
@@ -69,7 +59,7 @@ def count_rows(directory: Path) -> int:
     """How many rows a table's files have."""
     files = sorted(directory.glob("*.parquet"))
     if not files:
-        raise BadInput(f"no Parquet files in {directory}", hint="write them with bench.flink.files first")
+        raise BadInput(f"no Parquet files in {directory}", hint="write them with holons_bench.flink.files first")
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 
@@ -77,12 +67,6 @@ def _numbers(first: int, count: int, step: int) -> Iterator[np.ndarray]:
     """Every so many of the numbers below a count, in pieces."""
     for begin in range(first, count, step * _BATCH):
         yield np.arange(begin, min(count, begin + step * _BATCH), step)
-
-
-def _row_by_row(partitions: Sequence[dict[str, np.ndarray]]) -> pa.RecordBatch:
-    """The same rows of several partitions, side by side: all of them are in order of time."""
-    names = partitions[0]
-    return pa.record_batch({name: np.stack([one[name] for one in partitions], axis=1).ravel() for name in names})
 
 
 def _write(batches: Iterator[pa.RecordBatch], directory: Path, reader: int) -> None:

@@ -1,8 +1,8 @@
-"""Queries in Flink SQL, over tables of Parquet files: those of `holons_bench.throughput`, and some of Nexmark.
+"""Some of Nexmark's queries in Flink SQL, over tables of Parquet files.
 
 Times are stored in microseconds, as Holons reads them; Flink's event time has milliseconds. Nothing comes out of order
 within a file (see `files`), so the watermark is one millisecond behind, which is Flink's way to say so.
-Nexmark's are the text of its Flink project, with our column names, except where a docstring says otherwise.
+They are the text of Nexmark's Flink project, with our column names, except where a docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from typing import Final
 
 from holons.errors import BadInput
 
-_BIDS: Final = "ts BIGINT, auction BIGINT, bidder BIGINT, price BIGINT, category BIGINT"
 _BID: Final = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, date_time BIGINT, extra STRING"
 _AUCTION: Final = (
     "id BIGINT, item_name STRING, description STRING, initial_bid BIGINT, reserve BIGINT, date_time BIGINT, "
     "expires BIGINT, seller BIGINT, category BIGINT, extra STRING"
 )
 TABLES: Final[Mapping[str, tuple[str, str]]] = {
-    "bids": (_BIDS, "ts"),
     "bid": (_BID, "date_time"),
     "auction": (_AUCTION, "date_time"),
 }
@@ -43,10 +41,10 @@ class Query:
 def define(table: str, directory: Path) -> str:
     """The statement that lets Flink read a table's files.
 
-    >>> print(define("bids", Path("/data/bids")))
-    CREATE TEMPORARY TABLE bids (ts BIGINT, auction BIGINT, bidder BIGINT, price BIGINT, category BIGINT,
-      rowtime AS TO_TIMESTAMP_LTZ(ts / 1000, 3), WATERMARK FOR rowtime AS rowtime - INTERVAL '0.001' SECOND)
-      WITH ('connector' = 'filesystem', 'path' = 'file:///data/bids', 'format' = 'parquet')
+    >>> print(define("bid", Path("/data/bid")))
+    CREATE TEMPORARY TABLE bid (auction BIGINT, bidder BIGINT, price BIGINT, ...
+      rowtime AS TO_TIMESTAMP_LTZ(date_time / 1000, 3), WATERMARK FOR rowtime AS rowtime - INTERVAL '0.001' SECOND)
+      WITH ('connector' = 'filesystem', 'path' = 'file:///data/bid', 'format' = 'parquet')
     """
     columns, time = TABLES[table]
     return (
@@ -62,31 +60,6 @@ def named(name: str) -> Query:
         raise BadInput(f"no query {name!r} for Flink", hint=f"one of: {', '.join(QUERIES)}")
     return QUERIES[name]
 
-
-# --- the three of bench.throughput ------------------------------------------------------------------------------------
-
-_HIGHEST: Final = """
-SELECT window_start, CAST(0 AS BIGINT) AS `key`, MAX(price) AS `value`
-FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(rowtime), INTERVAL '1' SECOND))
-GROUP BY window_start, window_end
-"""
-
-_AVERAGE: Final = """
-SELECT window_start, category AS `key`, CAST(SUM(price) AS DOUBLE) / COUNT(*) AS `value`
-FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(rowtime), INTERVAL '1' SECOND))
-GROUP BY window_start, window_end, category
-"""
-
-_HOT_ITEMS: Final = """
-SELECT window_start, auction AS `key`, num AS `value`
-FROM (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY num DESC, auction ASC) AS place
-  FROM (
-    SELECT window_start, window_end, auction, COUNT(*) AS num
-    FROM TABLE(HOP(TABLE bids, DESCRIPTOR(rowtime), INTERVAL '1' SECOND, INTERVAL '10' SECOND))
-    GROUP BY window_start, window_end, auction))
-WHERE place <= 1
-"""
 
 # --- Nexmark ----------------------------------------------------------------------------------------------------------
 
@@ -140,9 +113,6 @@ WHERE place <= 1
 """
 
 QUERIES: Final[Mapping[str, Query]] = {
-    "highest": Query(_HIGHEST, ("bids",)),
-    "average": Query(_AVERAGE, ("bids",)),
-    "hot items": Query(_HOT_ITEMS, ("bids",)),
     "q0": Query(_Q0, ("bid",)),
     "q1": Query(_Q1, ("bid",)),
     "q2": Query(_Q2, ("bid",)),

@@ -26,9 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from holons.errors import BadInput, HolonsError, InvariantBroken, JavaMissing, JobFailed, StillRunning
+from holons.errors import BadInput, HolonsError, JavaMissing, JobFailed, StillRunning
 from holons.nexmark import BIDS, PERIOD
-from holons_bench.bids import SECOND_US, Expected
 from holons_bench.flink import queries
 from holons_bench.flink.environment import Environment, environment
 from holons_bench.flink.files import count_rows
@@ -75,7 +74,7 @@ class Measured:
 class Flink:
     """Flink with a directory of its own, for as long as it is entered.
 
-    `with Flink(path) as flink: flink.run("highest", files, repeat=5)`, where `files` holds a folder for each table that
+    `with Flink(path) as flink: flink.run("q5", files, repeat=5)`, where `files` holds a folder for each table that
     the query reads (`holons_bench.flink.files` writes them). The parallel garbage collector is
     for throughput; it stops everything for longer than G1 does, which is for latencies.
     """
@@ -293,18 +292,6 @@ class Flink:
                     f"no answer of Flink in {patience_s:g} s, so it was ended", hint=f"fewer events? see {self.log}"
                 )
         return None
-
-
-def by_window(rows: Sequence[Row]) -> Expected:
-    """Rows of the queries of `holons_bench.throughput`, as the values that NumPy computes.
-
-    >>> by_window([["+I", 2_000_000, 7, 12]])
-    {(2, 7): 12}
-    """
-    found = {(start_us // SECOND_US, key): value for _, start_us, key, value in rows}
-    if len(found) < len(rows) or any(kind != "+I" for kind, *_ in rows):
-        raise InvariantBroken("a window came out more than once", hint="these queries put out final results only")
-    return found
 
 
 # --- how Flink is set up ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What stock Spark does with DataFrames: reads them, and aggregates them in one batch."""
+"""What stock Spark does with DataFrames: reads them, and aggregates them in one batch; and how its session is set up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from holons_bench.bids import Expected
+
+
+def tuned(spark: SparkSession, cores: int) -> SparkSession:
+    """Returns a session beside `spark`, set up for the queries here: as many scan and shuffle partitions as cores."""
+    session = spark.newSession()
+    for name, value in {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.files.minPartitionNum": str(cores),
+        "spark.sql.files.maxPartitionBytes": "1g",
+    }.items():
+        session.conf.set(name, value)
+    return session
 
 
 def read_all(frame: DataFrame) -> None:
