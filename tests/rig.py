@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from holons import codec
+from holons.node.recovery import REPLICA, ReplicaRecord
 from holons.program import Collected, Job, Output, PartitionRun, Records
 from holons.wcrdt import Delta, Replica
 from holons.windows import Mark
@@ -104,7 +105,7 @@ class Rig:
 
     def restart_replica(self, replica: int) -> None:
         """A replica is rebuilt from its own snapshot; deltas that waited are gone and must come again."""
-        stored = codec.decode(codec.encode(self.replicas[replica].snapshot()))
+        stored = REPLICA.header(REPLICA.encode(ReplicaRecord({}, self.replicas[replica].snapshot()))).replica
         self.replicas[replica] = Replica(self.job.layout.handles, len(self.logs), stored)
         self.lose(replica)
 

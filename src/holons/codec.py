@@ -50,8 +50,13 @@ _encoder = msgspec.msgpack.Encoder()
 
 def encode(value: object) -> bytes:
     """The canonical bytes of `value`: None, bool, number, Decimal, str, bytes, time, list, tuple, set, dict, NumPy array."""
+    return b"".join(pieces(value))
+
+
+def pieces(value: object) -> list[bytes | memoryview]:
+    """The canonical bytes of `value` in pieces: whoever puts them into something larger copies them only once."""
     try:
-        return b"".join(_pieces(_prepare(value)))
+        return _pieces(_prepare(value))
     except (UnicodeEncodeError, RecursionError, OverflowError) as error:
         raise CodecError(
             f"this value has no canonical bytes: {error}", hint="text must be Unicode, nesting shallow"

@@ -151,6 +151,10 @@ class RecordDamaged(HolonsError, ValueError):
     """A stored record that is missing, torn or not ours."""
 
 
+class UnknownRecordVersion(HolonsError, ValueError):
+    """A stored record that another version of Holons has written: it is whole, and cannot be read by this one."""
+
+
 class LogDamaged(HolonsError, ValueError):
     """A log file that is torn, truncated or not ours. Nothing is skipped in silence."""
 

@@ -9,12 +9,12 @@ import pytest
 from tests.simulation.scenarios import SCENARIOS, prepared, simulated
 from tests.workloads import streams
 
-from holons import codec
 from holons.engines.memory_site import MemorySite, logs_of
 from holons.engines.simulator import Fault, Kind, Simulation
 from holons.errors import CheckpointLost
 from holons.node import Settings
 from holons.node.job_on_node import JobOnNode
+from holons.node.recovery import REPLICA, ReplicaRecord
 from holons.semantics import run as run_oracle
 from holons.wcrdt import Replica
 
@@ -250,7 +250,7 @@ def test_a_replica_starts_from_a_snapshot_that_the_sync_stream_still_continues()
     job = jobs["shares"]
     empty = Replica(job.layout.handles, len(given["bids"])).snapshot()
     for cursor in ({"a": 4, "b": 4}, {"a": 9, "b": 2}):
-        world.records.put("shares/replica", (sum(cursor.values()),), codec.encode((cursor, empty)))
+        world.records.put("shares/replica", (sum(cursor.values()),), REPLICA.encode(ReplicaRecord(cursor, empty)))
     here = JobOnNode("shares", job, world.ports("c"), TRIMMING)
     assert here.cursor == {"a": 9, "b": 2}, "the newest"
     for writer in ("a", "b"):

@@ -154,10 +154,8 @@ def process_records_are_stored_before_the_window_record_that_they_need(patch):
     def save(self, run):
         process, window = run.process.state, run.window
         run.process.forget(window.emitted_to)
-        record = (dict(process.ordinals), run.process.forgotten_to, codec.Nested(run.process.resumable()))
-        self._put(self._process, (process.offset, process.sealed_to), record)
-        record = (dict(window.ordinals), [], codec.Nested(window.resumable()))
-        self._put(self._window, (window.calls, *window.emitted_to), record)
+        self._put(self._process, (process.offset, process.sealed_to), run.process.snapshot())
+        self._put(self._window, (window.calls, *window.emitted_to), window.snapshot())
         return True
 
     patch.setattr(recovery.Checkpoints, "save", save)
@@ -249,13 +247,13 @@ def a_checkpoint_is_replaced_by_an_older_one(patch):
     def put(self, name, position, record):
         for other in self._store.positions(name):
             self._store.drop(name, (*other, 1))  # whoever stores last is right
-        self._store.put(name, position, codec.encode(record))
+        self._store.put(name, position, record)
 
     def save(self, run):
         records = run.snapshot()
         process, window = run.process.state, run.window
-        put(self, self._process, (process.offset, process.sealed_to), (dict(process.ordinals), records.process))
-        put(self, self._window, (window.calls, *window.emitted_to), (dict(window.ordinals), records.window))
+        put(self, self._process, (process.offset, process.sealed_to), records.process)
+        put(self, self._window, (window.calls, *window.emitted_to), records.window)
 
     def floors(self):  # and what it reaches was trimmed for
         process, window = self._store.positions(self._process), self._store.positions(self._window)

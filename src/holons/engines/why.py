@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from holons import codec
 from holons.algebra import IntArray, Rows, State
 from holons.algebra.rows import column
 from holons.errors import BadInput, CodecError, RecordDamaged, UnknownWindow, WindowNotCompleted
 from holons.node import partitions_of
+from holons.node.recovery import REPLICA
 from holons.program import Job, PartitionRun
 from holons.store import Store
 from holons.streams import ReadableLog, SharedLog
@@ -96,7 +96,7 @@ class SealedByNodes:
         for position in reversed(store.positions(name) if store is not None else []):
             assert store is not None
             try:
-                _, snapshot = codec.decode(store.get(name, position))
+                snapshot = REPLICA.header(store.get(name, position)).replica
             except (RecordDamaged, CodecError):
                 continue
             return cls(deltas, Replica(job.layout.handles, partitions, snapshot))

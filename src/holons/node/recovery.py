@@ -9,28 +9,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TypeVar
 
-from holons import codec
+import msgspec
+
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
 from holons.program import PartitionRun, Records
+from holons.program.records import PROCESS, WINDOW, ProcessRecord, WindowRecord
 from holons.store import Position, Store
+from holons.streams import Cursor
+from holons.wcrdt import RecordFormat, ReplicaState
 from holons.windows import BEGINNING, ENDING
 
 _KEPT = 2
+T = TypeVar("T")
+R = TypeVar("R", ProcessRecord, WindowRecord)
 
 
-def whole_records(store: Store, name: str) -> list[tuple[Position, Any]]:
-    """All records of a name that are whole, newest first.
+class ReplicaRecord(msgspec.Struct, frozen=True, array_like=True, tag="replica/1"):
+    """A replica, and from where on the sync stream continues it."""
 
-    One that cannot be read is torn, since its writer died before it was done; or others have meanwhile stored newer ones
-    and dropped it: then the list is another, and is gone through again.
+    cursor: Cursor
+    replica: ReplicaState
+
+
+REPLICA = RecordFormat(ReplicaRecord)
+
+
+def whole_records(store: Store, name: str, header: Callable[[bytes], T]) -> list[tuple[Position, T, bytes]]:
+    """Returns all records of a name that are whole, newest first, with what `header` reads of each.
+
+    A record that cannot be read is torn: its writer died before it was written. Or other nodes have stored newer ones
+    meanwhile and dropped it: then the list has changed, and is gone through again. A record that another version of
+    holons has written is neither: that is an error.
     """
     while True:
         found, positions, torn = [], store.positions(name), False
         for position in reversed(positions):
             try:
-                found.append((position, codec.decode(store.get(name, position))))
+                data = store.get(name, position)
+                found.append((position, header(data), data))
             except (RecordDamaged, CodecError):
                 torn = True
         if not torn or found or store.positions(name) == positions:
@@ -65,15 +83,14 @@ class Checkpoints:
         self.prompt = past(window.emitted_to, self._emitted_to())
         if self.prompt:
             reached = (window.calls, *window.emitted_to)
-            self._put(self._window, reached, (dict(window.ordinals), [], codec.Nested(window.resumable())))
+            self._put(self._window, reached, window.snapshot())
             self.prompt = reached in self._store.durable(self._window)
         if self.prompt:
             run.process.forget(window.emitted_to)
         if not past(self._emitted_to(), run.process.forgotten_to):
             return False
         process = run.process.state
-        record = (dict(process.ordinals), run.process.forgotten_to, codec.Nested(run.process.resumable()))
-        self._put(self._process, (process.offset, process.sealed_to), record)
+        self._put(self._process, (process.offset, process.sealed_to), run.process.snapshot())
         return True
 
     def _emitted_to(self) -> tuple[int, ...]:
@@ -81,8 +98,8 @@ class Checkpoints:
         newest = self._store.durable(self._window)[-1:]
         return newest[0][1:] if newest else ()
 
-    def _put(self, name: str, position: Position, record: object) -> None:
-        self._store.put(name, position, codec.encode(record))
+    def _put(self, name: str, position: Position, record: bytes) -> None:
+        self._store.put(name, position, record)
         known = self._store.durable(name)
         if len(known) > _KEPT:
             self._store.drop(name, known[-_KEPT])
@@ -99,10 +116,11 @@ class Checkpoints:
     def load(self, input_bounds: tuple[int, int], output_end: Callable[[str], int]) -> Records:
         """The newest records that the logs bear out; nothing at all if none was ever stored."""
         start, end = input_bounds
-        emitted, window = self._newest(self._window, lambda *_: True, output_end)
+        emitted, window = self._newest(self._window, WINDOW.header, lambda _: True, output_end)
         _, process = self._newest(
             self._process,
-            lambda position, forgotten_to: start <= position[0] <= end and past(emitted[1:], forgotten_to),
+            PROCESS.header,
+            lambda record: start <= record.offset <= end and past(emitted[1:], record.forgotten_to),
             output_end,
         )
         if process is None and start > 0:
@@ -113,15 +131,18 @@ class Checkpoints:
         return Records(process, window)
 
     def _newest(
-        self, name: str, fits: Callable[[Position, Sequence[int]], bool], output_end: Callable[[str], int]
+        self,
+        name: str,
+        header: Callable[[bytes], R],
+        fits: Callable[[R], bool],
+        output_end: Callable[[str], int],
     ) -> tuple[Position, bytes | None]:
-        """The newest record that fits, by its position and by how far window records must reach for it."""
+        """Returns the newest record that fits, and whose outputs are all written."""
         refused = 0
-        for position, (ordinals, forgotten_to, record) in whole_records(self._store, name):
-            written = all(output_end(channel) >= ordinal for channel, ordinal in ordinals.items())
-            if written and fits(position, forgotten_to):
-                assert isinstance(record, bytes)
-                return position, record
+        for position, record, data in whole_records(self._store, name, header):
+            written = all(output_end(channel) >= ordinal for channel, ordinal in record.ordinals.items())
+            if written and fits(record):
+                return position, data
             refused += 1
         if refused:
             raise CheckpointLost(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import zlib
 from contextlib import suppress
 
-from holons import codec
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
 from holons.node.ports import Ports
-from holons.node.recovery import whole_records
+from holons.node.recovery import REPLICA, ReplicaRecord, whole_records
 from holons.node.settings import Settings
 from holons.program import Job
 from holons.store import Position
@@ -66,9 +65,9 @@ class ReplicaKeeper:
 
     def _newest(self) -> tuple[Replica, Cursor]:
         starts = self.sync.starts()
-        for _, (cursor, snapshot) in whole_records(self._ports.store, self._record):
-            if _continued(cursor, starts):
-                return Replica(self._job.layout.handles, self._partitions, snapshot), dict(cursor)
+        for _, stored, _ in whole_records(self._ports.store, self._record, REPLICA.header):
+            if _continued(stored.cursor, starts):
+                return Replica(self._job.layout.handles, self._partitions, stored.replica), stored.cursor
         if any(starts.values()):
             raise CheckpointLost(
                 f"{self._name}: the sync stream was trimmed, and no snapshot of a replica reaches back so far",
@@ -88,7 +87,7 @@ class ReplicaKeeper:
         if not self._due(now_s) or self.replica.gaps():
             return
         store, position = self._ports.store, self._position()
-        data = codec.encode([self.cursor, self.replica.snapshot()])
+        data = REPLICA.encode(ReplicaRecord(dict(sorted(self.cursor.items())), self.replica.snapshot()))
         store.put(self._record, position, data)
         self._cursors[position] = dict(self.cursor)
         self._deltas_since_store, self._bytes_since_store, self._stored_bytes, self._stored_at_s = (
@@ -120,7 +119,9 @@ class ReplicaKeeper:
         known, self._cursors = self._cursors, {}
         for position in store.durable(self._record):
             with suppress(RecordDamaged, CodecError):  # torn, or gone by now
-                self._cursors[position] = known.get(position) or codec.decode(store.get(self._record, position))[0]
+                self._cursors[position] = (
+                    known.get(position) or REPLICA.header(store.get(self._record, position)).cursor
+                )
         return [cursor for at, cursor in sorted(self._cursors.items()) if at >= first and _continued(cursor, starts)]
 
 

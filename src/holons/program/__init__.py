@@ -33,7 +33,8 @@ from holons.program.job import Input, Job, job
 from holons.program.layout import Callback, Layout, bind, layout_of
 from holons.program.outputs import Channel, Collected, Cut, Output, canonical, collect
 from holons.program.program import Program, on_window
-from holons.program.run import PartitionRun, Records, cut_after
+from holons.program.records import Records, cut_after
+from holons.program.run import PartitionRun
 from holons.program.tables import Table, table
 
 __all__ = [

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from holons import codec
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
@@ -24,7 +23,8 @@ from holons.program.layout import Callback, Layout, at_path, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import RESERVED, Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
-from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions
+from holons.program.records import WINDOW, WindowRecord
+from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions, nested
 from holons.windows import BEGINNING, ENDING, Window, instant_text
 
 _NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
@@ -53,22 +53,11 @@ class WindowPart:
         """By stage, how many rows were inserted into it: so each has a place of its own."""
         handles = self.layout.handles
         self.local_panes = {i: SealedPanes(h) for i, h in enumerate(handles) if h.stage and not h.shared}
-        held: list[Any] = [{}, [None] * self.layout.stages, {}]
+        self.contributions = {stage: Contributions(handles, self.layout.stage_handles(stage)) for stage in later}
+        stitched = {c.handles[0] for c in self.layout.callbacks if not c.window.known_ahead}
+        self.sessions = {index: Sessions(handles[index]) for index in sorted(stitched)}
         if resume is not None:
-            plain, held = codec.decode(resume)
-            self.calls, cursors, self.emitted_to, self.sealed_to, self.locals, self.local_stages, self.ordinals = plain[
-                :7
-            ]
-            self.fed = plain[7]
-            self.locals = thaw(self.locals)
-            self.cursors = [tuple(cursor) for cursor in cursors]
-        for index, panes in held[0].items():
-            self.local_panes[index].restore(panes)
-        self.contributions = {
-            stage: Contributions(handles, self.layout.stage_handles(stage), held[1][stage]) for stage in later
-        }
-        sessions = {c.handles[0] for c in self.layout.callbacks if not c.window.known_ahead}
-        self.sessions = {index: Sessions(handles[index], held[2].get(index)) for index in sorted(sessions)}
+            self._restore(resume)
         self.scope = WindowScope(self, partitions)
         self._program = bind(job.program, self.scope)
 
@@ -172,31 +161,45 @@ class WindowPart:
         return True
 
     def snapshot(self) -> bytes:
-        """The resume state, between any two calls. Nothing may wait to be sent."""
-        return codec.encode(self.resumable())
-
-    def resumable(self) -> object:
-        """What `snapshot` has the bytes of: to be encoded before anything else happens here."""
+        """Returns the record to resume from, between any two calls. Nothing may wait to be sent."""
         if self.deltas or self.outputs:
             raise InvariantBroken(
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
             )
-        plain = (
-            self.calls,
-            self.cursors,
-            self.emitted_to,
-            self.sealed_to,
+        opened = [contributions.record() for contributions in self.contributions.values()]
+        sealed = {index: panes.record() for index, panes in sorted(self.local_panes.items())}
+        stitched = {index: sessions.record() for index, sessions in self.sessions.items()}
+        record = WindowRecord(
+            calls=self.calls,
+            cursors=self.cursors,
+            emitted_to=self.emitted_to,
+            sealed_to=self.sealed_to,
+            local_stages=dict(sorted(self.local_stages.items())),
+            ordinals=dict(sorted(self.ordinals.items())),
+            inserted=self.fed,
+            contributions=[part for part, _ in opened],
+            panes={index: part for index, (part, _) in sealed.items()},
+            stitched={index: part for index, (part, _) in stitched.items()},
+        )
+        states = [
             freeze(self.locals),
-            self.local_stages,
-            self.ordinals,
-            self.fed,
-        )
-        held = (
-            {index: panes.snapshot() for index, panes in self.local_panes.items()},
-            [None, *(codec.Nested(self.contributions[stage].resumable()) for stage in range(1, self.layout.stages))],
-            {index: sessions.snapshot() for index, sessions in self.sessions.items()},
-        )
-        return plain, held
+            [states for _, states in opened],
+            [nested(seals) for _, seals in sealed.values()],
+            [states for _, states in stitched.values()],
+        ]
+        return WINDOW.encode(record, states)
+
+    def _restore(self, resume: bytes) -> None:
+        record, (locals_, opened, sealed, stitched) = WINDOW.decode(resume)
+        self.calls, self.cursors, self.fed = record.calls, record.cursors, record.inserted
+        self.emitted_to, self.sealed_to = record.emitted_to, record.sealed_to
+        self.locals, self.local_stages, self.ordinals = thaw(locals_), record.local_stages, record.ordinals
+        for contributions, part, states in zip(self.contributions.values(), record.contributions, opened, strict=True):
+            contributions.restore(part, states)
+        for (index, panes), seals in zip(record.panes.items(), sealed, strict=True):
+            self.local_panes[index].restore(panes, seals)
+        for (index, windows), states in zip(record.stitched.items(), stitched, strict=True):
+            self.sessions[index].restore(windows, states)
 
 
 class WindowScope:

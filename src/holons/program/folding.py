@@ -30,8 +30,9 @@ from holons.program.job import Job
 from holons.program.locals import freeze, thaw
 from holons.program.outputs import RESERVED, Output, number
 from holons.program.process import ProcessPart, ProcessState, _Begun, _Slice
-from holons.program.run import PartitionRun, Records
-from holons.wcrdt import Replica
+from holons.program.records import Records
+from holons.program.run import PartitionRun
+from holons.wcrdt import RecordFormat, Replica, ReplicaState
 from holons.windows import BEGINNING, ENDING, TIME_LIMIT, Window
 
 _NEVER_LATE = TIME_LIMIT - BEGINNING
@@ -77,6 +78,16 @@ class Partial(msgspec.Struct, frozen=True):
 
 
 _decode: Callable[[bytes], Partial] = wire.decoder(Partial, "a partial fold", "what a task returned")
+
+
+class FoldRecord(msgspec.Struct, frozen=True, array_like=True, tag="fold/1"):
+    """Where a fold resumes: all partitions, and what they have sealed."""
+
+    runs: list[Records]
+    replica: ReplicaState
+
+
+FOLD = RecordFormat(FoldRecord)
 
 
 def check_foldable(job: Job) -> None:
@@ -200,15 +211,13 @@ class Fold:
         self.job = job
         self.bounded = bounded
         inputs = [index for index, count in enumerate(partitions) for _ in range(count)]
-        records: list[Any] = [(None, None)] * len(inputs)
-        replica = None
-        if resume is not None:
-            records, replica = codec.decode(resume)
+        stored = None if resume is None else FOLD.header(resume)
+        records = [Records()] * len(inputs) if stored is None else stored.runs
         self.runs = [
-            PartitionRun(job, place, len(inputs), input_index=index, resume=Records(*record))
+            PartitionRun(job, place, len(inputs), input_index=index, resume=record)
             for place, (index, record) in enumerate(zip(inputs, records, strict=True))
         ]
-        self.replica = Replica(job.layout.handles, len(inputs), replica)
+        self.replica = Replica(job.layout.handles, len(inputs), None if stored is None else stored.replica)
         self._has_locals = _has_locals(job)
 
     # --- what parts need to know -------------------------------------------------------------------------------------
@@ -308,8 +317,8 @@ class Fold:
             run.process.forget(run.window.emitted_to)
 
     def snapshot(self) -> bytes:
-        """The resume state, between two rounds."""
-        return codec.encode([[list(run.snapshot()) for run in self.runs], self.replica.snapshot()])
+        """Returns the record to resume from, between two rounds."""
+        return FOLD.encode(FoldRecord([run.snapshot() for run in self.runs], self.replica.snapshot()))
 
 
 def _by_partition(partials: Iterable[Partial]) -> dict[int, list[Partial]]:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from holons import codec
 from holons.algebra import Origin
 from holons.errors import BadInput, InvariantBroken
 from holons.program.calls import Call, ProcessScope, Wanted, placed
@@ -27,7 +26,8 @@ from holons.program.job import Job
 from holons.program.layout import bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import DEAD, LATE, Output, number, tables
-from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes
+from holons.program.records import PROCESS, ProcessRecord
+from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes, nested
 from holons.windows import BEGINNING, TIME_LIMIT, EventClock, is_ascending, seal_points
 
 
@@ -106,14 +106,9 @@ class ProcessPart:
         self.local_panes = {
             i: SealedPanes(self.layout.handles[i]) for i in stage_handles if not self.layout.handles[i].shared
         }
-        contributions: bytes | None = None
+        self.contributions = Contributions(self.layout.handles, stage_handles)
         if resume is not None:
-            state, contributions, held = codec.decode(resume)
-            self.state = ProcessState(*state)
-            self.state.locals = thaw(self.state.locals)
-            for index, panes in held.items():
-                self.local_panes[index].restore(panes)
-        self.contributions = Contributions(self.layout.handles, stage_handles, contributions)
+            self._restore(resume)
         self.deltas: list[Delta] = []
         self.outputs: list[Output] = []
         self._todo: deque[_Slice | _Mark] = deque()
@@ -364,27 +359,42 @@ class ProcessPart:
     # --- resuming --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """The resume state; a parked call counts as not yet begun. Nothing may wait to be sent."""
-        return codec.encode(self.resumable())
-
-    def resumable(self) -> object:
-        """What `snapshot` has the bytes of: to be encoded before anything else happens here."""
+        """Returns the record to resume from. A parked call counts as not yet begun. Nothing may wait to be sent."""
         if self.deltas or self.outputs:
             raise InvariantBroken(
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
             )
-        state = self.state
-        plain = (
-            state.offset,
-            state.watermark,
-            state.by_hand,
-            state.sealed_to,
-            state.ordinals,
-            freeze(state.locals),
-            state.columns,
+        state, panes = self.state, {index: panes.record() for index, panes in sorted(self.local_panes.items())}
+        contributions, open_states = self.contributions.record()
+        record = ProcessRecord(
+            offset=state.offset,
+            watermark=state.watermark,
+            by_hand=state.by_hand,
+            sealed_to=state.sealed_to,
+            ordinals=dict(sorted(state.ordinals.items())),
+            columns=dict(sorted(state.columns.items())),
+            forgotten_to=self.forgotten_to,
+            contributions=contributions,
+            panes={index: sealed for index, (sealed, _) in panes.items()},
         )
-        held = {index: panes.snapshot() for index, panes in self.local_panes.items()}
-        return plain, codec.Nested(self.contributions.resumable()), held
+        return PROCESS.encode(
+            record, [freeze(state.locals), open_states, [nested(seals) for _, seals in panes.values()]]
+        )
+
+    def _restore(self, resume: bytes) -> None:
+        record, (locals_, open_states, payloads) = PROCESS.decode(resume)
+        self.state = ProcessState(
+            offset=record.offset,
+            watermark=record.watermark,
+            by_hand=record.by_hand,
+            sealed_to=record.sealed_to,
+            ordinals=record.ordinals,
+            locals=thaw(locals_),
+            columns=record.columns,
+        )
+        self.contributions.restore(record.contributions, open_states)
+        for (index, sealed), seals in zip(record.panes.items(), payloads, strict=True):
+            self.local_panes[index].restore(sealed, seals)
 
     def forget(self, emitted_to: Sequence[int]) -> None:
         """Drops WLocal values that a stored window record is past (less what the handle keeps)."""

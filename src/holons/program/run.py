@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
 
-from holons import codec
 from holons.algebra import State
 from holons.program.calls import Wanted
 from holons.program.emission import WindowPart
 from holons.program.job import Job
 from holons.program.outputs import Cut, Output
-from holons.program.process import ProcessPart, ProcessState
+from holons.program.process import ProcessPart
+from holons.program.records import Records
 from holons.wcrdt import Contributions, Delta, Preview, Replica, Seal, known_state
 from holons.windows import Window
-
-
-class Records(NamedTuple):
-    """A checkpoint: two records that grow independently (invariant: covering checkpoints). Join the newest of both."""
-
-    process: bytes | None = None
-    window: bytes | None = None
-
-
-def cut_after(records: Records, before: Cut) -> Cut:
-    """Where a run leaves off that has stored these records, and was itself silent up to `before`."""
-    offset, ordinals = before.offset, {}
-    emitted, emitted_to = list(before.emitted), list(before.emitted_to)
-    if records.process is not None:
-        state = ProcessState(*codec.decode(records.process)[0])
-        offset, ordinals = max(offset, state.offset), dict(state.ordinals)
-    if records.window is not None:
-        _, last, last_to, _, _, _, by_window, _ = codec.decode(records.window)[0]
-        emitted = [max([one, *emitted[stage : stage + 1]]) for stage, one in enumerate(map(tuple, last))]
-        emitted_to = [max([one, *emitted_to[stage : stage + 1]]) for stage, one in enumerate(last_to)]
-        ordinals |= by_window
-    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals)
 
 
 class PartitionRun:

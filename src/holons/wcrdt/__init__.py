@@ -14,8 +14,9 @@ its stage has emitted its windows. Every other handle waits for the later stages
 from holons.wcrdt.contribution import Contributions, Sealed
 from holons.wcrdt.delta import Delta, Seal
 from holons.wcrdt.handle import Handle
-from holons.wcrdt.panes import SealedPanes
+from holons.wcrdt.panes import SealedPanes, nested
 from holons.wcrdt.preview import Preview, Previews, known_state
+from holons.wcrdt.records import RecordFormat, ReplicaState
 from holons.wcrdt.replica import Applied, Gap, Replica
 from holons.wcrdt.sessions import Sessions
 
@@ -27,10 +28,13 @@ __all__ = [
     "Handle",
     "Preview",
     "Previews",
+    "RecordFormat",
     "Replica",
+    "ReplicaState",
     "Seal",
     "Sealed",
     "SealedPanes",
     "Sessions",
     "known_state",
+    "nested",
 ]

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holons import codec
 from holons.algebra import Rows, State
 from holons.algebra.aggregate import pick
 from holons.errors import InsertBelowWatermark
 from holons.wcrdt.handle import Handle
+from holons.wcrdt.records import ContributionsRecord, RecordFormat
 from holons.windows import BEGINNING, instant_text
+
+CONTRIBUTIONS = RecordFormat(ContributionsRecord)
 
 
 class Sealed(NamedTuple):
@@ -35,7 +37,7 @@ class Contributions:
         self._carried: dict[int, State] = {}
         self.watermark = BEGINNING
         if resume is not None:
-            self.watermark, self._open, self._carried = codec.decode(resume)
+            self.restore(*CONTRIBUTIONS.decode(resume))
 
     def insert(self, index: int, rows: Rows) -> None:
         """Folds rows into the panes that their times fall into; all of them at or above the watermark."""
@@ -57,9 +59,11 @@ class Contributions:
 
     def absorb(self, snapshot: bytes) -> None:
         """Merges panes that were folded elsewhere, from other rows of the same partition."""
-        for index, panes in codec.decode(snapshot)[1].items():
+        record, states = CONTRIBUTIONS.decode(snapshot)
+        remaining = iter(states)
+        for index, panes in record.open.items():
             handle, aggregate, ours = self._handles[index], self._aggregates[index], self._open[index]
-            for pane, state in panes.items():
+            for pane, state in zip(panes, remaining, strict=False):
                 if handle.window.pane_end(pane) <= self.watermark:
                     raise InsertBelowWatermark(
                         f"{handle.name}: an insert into a pane that is sealed, up to {instant_text(self.watermark)}",
@@ -96,12 +100,22 @@ class Contributions:
         return {pane: self._aggregates[index].encode(state) for pane, state in self._open[index].items()}
 
     def snapshot(self) -> bytes:
-        """The resume state."""
-        return codec.encode(self.resumable())
+        """Returns the state to resume from as bytes."""
+        return CONTRIBUTIONS.encode(*self.record())
 
-    def resumable(self) -> object:
-        """What `snapshot` has the bytes of: to be encoded before anything else happens here."""
-        return self.watermark, self._open, self._carried
+    def record(self) -> tuple[ContributionsRecord, list[State]]:
+        """Returns the state to resume from: what there is, and its states. To be encoded before anything else happens."""
+        panes = {index: sorted(opened) for index, opened in sorted(self._open.items())}
+        carried = sorted(self._carried)
+        states = [self._open[index][pane] for index, opened in panes.items() for pane in opened]
+        return ContributionsRecord(self.watermark, panes, carried), states + [self._carried[index] for index in carried]
+
+    def restore(self, record: ContributionsRecord, states: Sequence[State]) -> None:
+        """Resumes from what `record` returned."""
+        remaining = iter(states)
+        self.watermark = record.watermark
+        self._open = {index: dict(zip(panes, remaining, strict=False)) for index, panes in record.open.items()}
+        self._carried = dict(zip(record.carried, remaining, strict=False))
 
     def open_panes(self) -> dict[str, int]:
         """How many panes are open, by handle: for people."""

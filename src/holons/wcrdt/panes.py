@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from holons import codec
 from holons.algebra import Keyed, Slide, State
 from holons.wcrdt.handle import Handle
+from holons.wcrdt.records import PanesRecord
 from holons.windows import BEGINNING, Window
 
 _WINDOWS_CACHED = 16
@@ -159,25 +161,30 @@ class SealedPanes:
             del self._windows[end]
         return count
 
-    def snapshot(self) -> object:
-        """The resume state, for the codec: lists, since it copies whatever a tuple or a map holds once more."""
-        seals = [
-            [pane, partition, _nested(seal)]
-            for pane in self.present
-            for partition, seal in sorted(self._seals[pane].items())
-        ]
-        return [self.trimmed_to, seals, {partition: _nested(seal) for partition, seal in self._bases.items()}]
+    def record(self) -> tuple[PanesRecord, list[Held]]:
+        """Returns the state to resume from: what there is, and what partitions have sealed."""
+        seals = [(pane, partition) for pane in self.present for partition in sorted(self._seals[pane])]
+        bases = sorted(self._bases)
+        held = [self._seals[pane][partition] for pane, partition in seals]
+        return PanesRecord(self.trimmed_to, seals, bases), held + [self._bases[partition] for partition in bases]
 
-    def restore(self, resume: tuple[int, list[tuple[int, int, bytes]], dict[int, bytes]]) -> None:
-        self.trimmed_to, seals, bases = resume
-        self._bases = dict(bases)
-        for pane, partition, payload in seals:
+    def restore(self, record: PanesRecord, payloads: Sequence[bytes]) -> None:
+        """Resumes from what `record` returned, all of it in canonical bytes."""
+        remaining = iter(payloads)
+        self.trimmed_to = record.trimmed_to
+        for (pane, partition), payload in zip(record.seals, remaining, strict=False):
             self.add(pane, partition, payload)
+        self._bases = dict(zip(record.bases, remaining, strict=False))
+
+    def encoded(self, seals: Iterable[Held]) -> list[bytes]:
+        """Returns what partitions have sealed in canonical bytes."""
+        return [self._bytes(seal) for seal in seals]
 
     def bytes_held(self) -> int:
         """The size of all seals."""
         return sum(len(self._bytes(seal)) for seals in self._seals.values() for seal in seals.values())
 
 
-def _nested(seal: Held) -> object:
-    return seal if isinstance(seal, bytes) else codec.Nested(seal)
+def nested(seals: Iterable[Held]) -> list[object]:
+    """Returns what partitions have sealed, as what the codec writes as canonical bytes without copying them twice."""
+    return [seal if isinstance(seal, bytes) else codec.Nested(seal) for seal in seals]

@@ -18,6 +18,7 @@ from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
 from holons.wcrdt.preview import Previews, known_state
+from holons.wcrdt.records import ReplicaState
 from holons.windows import BEGINNING, Window, instant_text
 
 
@@ -44,8 +45,7 @@ class Gap(NamedTuple):
 class Replica:
     """All partitions' seals and progress, for the handles of one program."""
 
-    def __init__(self, handles: Sequence[Handle], partitions: int, resume: Any | None = None) -> None:  # noqa: ANN401
-        """`resume` is what a `snapshot` was, before it went through the codec or after."""
+    def __init__(self, handles: Sequence[Handle], partitions: int, resume: ReplicaState | None = None) -> None:
         self.handles = tuple(handles)
         self.partitions = partitions
         self.stages = 1 + max((handle.stage for handle in handles), default=0)
@@ -54,10 +54,9 @@ class Replica:
         self.previews = Previews(self.handles)
         self._waiting: dict[tuple[int, int], list[Delta]] = {}
         if resume is not None:
-            progress, held = resume
-            self.progress = [list(stage) for stage in progress]
-            for panes, state in zip(self.panes, held, strict=True):
-                panes.restore(state)
+            self.progress = [list(stage) for stage in resume.progress]
+            for panes, record, payloads in zip(self.panes, resume.panes, resume.payloads, strict=True):
+                panes.restore(record, payloads)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -206,9 +205,11 @@ class Replica:
         """Whether everything is still here that a run needs which has come so far, and no further."""
         return all(panes.trimmed_to <= _needless(panes.handle, processed, emitted) for panes in self.panes)
 
-    def snapshot(self) -> object:
-        """The resume state, for the codec; deltas that wait are not part of it, they will be asked for again."""
-        return [[list(stage) for stage in self.progress], [panes.snapshot() for panes in self.panes]]
+    def snapshot(self) -> ReplicaState:
+        """Returns the state to resume from. Deltas that wait are not part of it: they will be read again."""
+        records = [panes.record() for panes in self.panes]
+        payloads = [panes.encoded(seals) for panes, (_, seals) in zip(self.panes, records, strict=True)]
+        return ReplicaState([list(stage) for stage in self.progress], [record for record, _ in records], payloads)
 
     def bytes_held(self) -> int:
         """The size of all seals."""

@@ -7,6 +7,7 @@ waits in `closed`, in the order (end, start, key), to be emitted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,6 +18,7 @@ from holons.algebra.aggregate import concat, pick, take
 from holons.algebra.maps import cell_of
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
+from holons.wcrdt.records import StitchedRecord
 from holons.windows import BEGINNING, Window
 
 Order: TypeAlias = tuple[int, int, tuple[int, int | str]]
@@ -34,7 +36,10 @@ class Open(NamedTuple):
 class Sessions:
     """The sessions of one handle, as far as completed panes tell."""
 
-    def __init__(self, handle: Handle, resume: Any | None = None) -> None:  # noqa: ANN401 - from the codec
+    def __init__(
+        self,
+        handle: Handle,
+    ) -> None:
         self._window = handle.window.stitched
         self._aggregate: Aggregate[Any] = handle.aggregate
         self._fragment = handle.fragment
@@ -42,9 +47,6 @@ class Sessions:
         self.open: dict[int | str, Open] = {}
         self.closed: list[tuple[Order, State]] = []
         """A heap, the next one to emit first."""
-        if resume is not None:
-            self.stitched_to, still_open, self.closed = resume
-            self.open = {key: Open(*session) for key, session in still_open.items()}
 
     def stitch(self, panes: SealedPanes, upto: int) -> None:
         """Takes in all panes that end at or before `upto`, and closes what has ended by the last of them.
@@ -95,6 +97,19 @@ class Sessions:
         """The state of the next session to emit, which is thereby gone."""
         return heappop(self.closed)[1]
 
-    def snapshot(self) -> object:
-        """The resume state, for the codec. A sorted list is a heap, and does not tell how it came about."""
-        return self.stitched_to, self.open, sorted(self.closed, key=lambda item: item[0])
+    def restore(self, record: StitchedRecord, states: Sequence[State]) -> None:
+        """Resumes from what `record` returned."""
+        remaining = iter(states)
+        self.stitched_to = record.stitched_to
+        self.open = {
+            key: Open(first, last, state) for (key, first, last), state in zip(record.open, remaining, strict=False)
+        }
+        self.closed = list(zip(record.closed, remaining, strict=False))
+
+    def record(self) -> tuple[StitchedRecord, list[State]]:
+        """Returns the state to resume from: what there is, and its states. A sorted list is a heap, whatever came first."""
+        opened = sorted(self.open.items(), key=lambda item: (isinstance(item[0], str), item[0]))
+        closed = sorted(self.closed, key=lambda item: item[0])
+        ranges = [(key, session.first, session.last) for key, session in opened]
+        states = [session.state for _, session in opened] + [state for _, state in closed]
+        return StitchedRecord(self.stitched_to, ranges, [order for order, _ in closed]), states

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 import holons as h
-from holons import codec
 from holons.engines.memory_site import MemorySite
 from holons.errors import CheckpointLost
 from holons.node import Node, Settings
 from holons.node.recovery import Checkpoints, past
 from holons.program import PartitionRun
+from holons.program.records import PROCESS
 from holons.store import MemoryStore
 from holons.streams import MemoryLog
 from holons.windows import BEGINNING, END
@@ -83,7 +83,7 @@ def running(world, program, settings):
 
 def stored(world, kind):
     name = f"{JOB}/0/{kind}"
-    return [codec.decode(world.records.get(name, position))[-1] for position in world.records.positions(name)]
+    return [world.records.get(name, position) for position in world.records.positions(name)]
 
 
 def loaded(world):
@@ -152,7 +152,7 @@ class SlowStore(MemoryStore):
         self.stored_at_s.setdefault((name, position), self.clock.now_s())
         if name.endswith("/process"):
             newest = self.durable(name.replace("/process", "/window"))[-1:]
-            self.lacking.append(not past(newest[0][1:] if newest else (), codec.decode(data)[1]))
+            self.lacking.append(not past(newest[0][1:] if newest else (), PROCESS.header(data).forgotten_to))
 
     def durable(self, name):
         now_s = self.clock.now_s()

@@ -260,7 +260,7 @@ def test_trimming_drops_exactly_what_nobody_needs(handle, panes, frontier, beyon
     def last_end(pane: int) -> int:
         if isinstance(kept.window, Session):
             return (pane + 1) * width
-        inside = [w for w in windows_ending(kept.fixed, pane * width, pane * width + 50) if pane * width in w]
+        inside = [w for w in windows_ending(kept.window, pane * width, pane * width + 50) if pane * width in w]
         return max(w.end for w in inside)
 
     needed = sorted(pane for pane in panes if last_end(pane) > emitted - keep_us)

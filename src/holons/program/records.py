@@ -1,0 +1,74 @@
+"""The checkpoint records of one partition: what its process part and its window part resume from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from holons.program.outputs import Cut, Emitted
+from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord
+
+
+class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/1"):
+    """Where a process part resumes. Its states are its locals, its open panes, and its sealed panes by handle."""
+
+    offset: int
+    watermark: int
+    by_hand: int
+    sealed_to: int
+    ordinals: dict[str, int]
+    """How many rows each channel has."""
+    columns: dict[str, list[str]]
+    forgotten_to: list[int]
+    """By stage, how far a window record must have emitted that goes with this one."""
+    contributions: ContributionsRecord
+    panes: dict[int, PanesRecord]
+    """By local handle."""
+
+
+class WindowRecord(msgspec.Struct, frozen=True, array_like=True, tag="window/1"):
+    """Where a window part resumes. Its states are its locals, and those of its open, sealed and stitched panes."""
+
+    calls: int
+    cursors: list[Emitted]
+    """By stage, the last window that was emitted."""
+    emitted_to: list[int]
+    sealed_to: list[int]
+    local_stages: dict[str, int]
+    ordinals: dict[str, int]
+    """How many rows each channel has."""
+    inserted: list[int]
+    """By stage, how many rows were inserted into it."""
+    contributions: list[ContributionsRecord]
+    """By stage, from 1 on."""
+    panes: dict[int, PanesRecord]
+    """By local handle."""
+    stitched: dict[int, StitchedRecord]
+    """By handle."""
+
+
+PROCESS = RecordFormat(ProcessRecord)
+WINDOW = RecordFormat(WindowRecord)
+
+
+class Records(NamedTuple):
+    """A checkpoint: two records that grow independently (invariant: covering checkpoints). Join the newest of both."""
+
+    process: bytes | None = None
+    window: bytes | None = None
+
+
+def cut_after(records: Records, before: Cut) -> Cut:
+    """Returns where a run that has stored these records leaves off, and that was itself silent up to `before`."""
+    offset, ordinals = before.offset, dict[str, int]()
+    emitted, emitted_to = list(before.emitted), list(before.emitted_to)
+    if records.process is not None:
+        process = PROCESS.header(records.process)
+        offset, ordinals = max(offset, process.offset), dict(process.ordinals)
+    if records.window is not None:
+        window = WINDOW.header(records.window)
+        emitted = [max([last, *emitted[stage : stage + 1]]) for stage, last in enumerate(window.cursors)]
+        emitted_to = [max([last, *emitted_to[stage : stage + 1]]) for stage, last in enumerate(window.emitted_to)]
+        ordinals |= window.ordinals
+    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals)
