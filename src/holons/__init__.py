@@ -35,7 +35,16 @@ from holons.algebra import (
     TwoPhaseSet,
     custom,
 )
-from holons.engines import LateRows, Progress, Results, Run, run
+from holons.engines import (
+    LateRows,
+    NodeStatus,
+    PartitionStatus,
+    Results,
+    Run,
+    Status,
+    WaitingFor,
+    run,
+)
 from holons.engines.dataframes import FoldRun, fold, fold_plan
 from holons.errors import HolonsError, PromiseBroken
 from holons.node import Settings
@@ -118,12 +127,13 @@ __all__ = [
     "MergeMap",
     "MinRegister",
     "Nested",
+    "NodeStatus",
     "ORSet",
     "PNCounter",
     "ParetoFront",
+    "PartitionStatus",
     "Product",
     "Program",
-    "Progress",
     "PromiseBroken",
     "Quantiles",
     "Ranked",
@@ -135,6 +145,7 @@ __all__ = [
     "Sliding",
     "Slot",
     "Slots",
+    "Status",
     "Stream",
     "Sum",
     "Table",
@@ -143,6 +154,7 @@ __all__ = [
     "Tumbling",
     "TwoPhaseSet",
     "WLocal",
+    "WaitingFor",
     "Window",
     "WindowSpec",
     "Windowed",

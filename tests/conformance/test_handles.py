@@ -44,7 +44,7 @@ def test_progress_moves_and_results_so_far_are_a_prefix(engine, tmp_path):
             seen.append((run.progress, run.results().collected))
         return run.progress.finished
 
-    until(lambda: news() or (len(seen[-1][0].partitions) == 2 and run.results().rows()), "the nodes do not begin")
+    until(lambda: news() or (len(seen[-1][0].nodes) == 2 and run.results().rows()), "the nodes do not begin")
     finish(site)
     until(news, "it does not move")
     assert run.wait() is run
@@ -60,7 +60,7 @@ def test_progress_moves_and_results_so_far_are_a_prefix(engine, tmp_path):
     assert any(progress.rows_read > 0 and progress.state == "running" for progress, _ in seen)
     last = run.progress
     assert (last.state, last.rows_read, last.rows_waiting, last.windows) == ("finished", PARTITIONS * ROWS, 0, 60)
-    owned = {number for numbers in last.partitions.values() for number in numbers}
+    owned = {number for node in last.nodes for number in node.partitions}
     assert owned == set(range(PARTITIONS)), "each has an owner; that some have two for a while does no harm"
     assert last.rows_per_s > 0
     assert last.deaths == 0
@@ -80,7 +80,7 @@ def test_stopped_and_run_again_it_goes_on_with_the_same_log(engine, tmp_path):
     some = run.results().rows(partition=0)
     assert len(some) < 60
     again = h.run(JOB, engine=engine, log=str(site.directory))
-    until(lambda: len(again.progress.partitions) == 2, "it does not tell of its own two nodes")
+    until(lambda: len(again.progress.nodes) == 2, "it does not tell of its own two nodes")
     finish(site)
     again.wait()
     assert again.results().rows(partition=0)[: len(some)] == some
@@ -113,8 +113,8 @@ def test_what_fails_is_raised_by_wait_and_what_was_out_is_kept(engine, temporary
 
 
 def pids_of(run: h.Run) -> list[int]:
-    until(lambda: len(run.progress.pids) == 2, "the nodes did not come up")
-    return list(run.progress.pids.values())
+    until(lambda: len(run.progress.nodes) == 2, "the nodes did not come up")
+    return list(run.progress.processes.values())
 
 
 def test_a_dropped_handle_leaves_no_process_and_no_directory(engine, temporary, tmp_path):
@@ -136,7 +136,7 @@ def test_nodes_that_die_are_replaced_and_counted(engine, tmp_path):
     site = endless(tmp_path / "site")
     run = h.run(JOB, engine=engine, log=site.directory, settings=SLOWLY)
     until(lambda: run.results().rows(), "no row came out")
-    os.kill(next(iter(run.progress.pids.values())), signal.SIGKILL)
+    os.kill(next(iter(run.progress.processes.values())), signal.SIGKILL)
     until(lambda: run.progress.deaths == 1, "nobody noticed")
     finish(site)
     assert run.wait().results().canonical() == expected(visits())

@@ -96,7 +96,7 @@ def handed_out(name: str) -> Iterator[tuple[str, type]]:
     functions = [(name, thing)] if inspect.isfunction(thing) else []
     if isinstance(thing, type):
         functions += [(f"{name}.{member}", function) for member, function in public_functions(thing)]
-        if "__init__" in vars(thing) and not dataclasses.is_dataclass(thing) and name not in ("Run", "Progress"):
+        if "__init__" in vars(thing) and not dataclasses.is_dataclass(thing) and name not in ("Run",):
             functions.append((name, thing.__init__))
         if dataclasses.is_dataclass(thing):
             known = vars(sys.modules[thing.__module__])

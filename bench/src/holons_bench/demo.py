@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 import holons as h
+from holons.engines.status import NodeStatus
 from holons.nexmark import PacedBids, highest_bid, highest_bids
-from holons.node import Running
 from holons_bench import live, plots
 from holons_bench.chronicle import Chronicle, Happened, short, takeovers
 from holons_bench.latencies import UNITS, figures, limit_s
@@ -123,7 +123,7 @@ def headline(now: live.Now, options: Options) -> str:
     """How the whole job goes, in a line."""
     late = "-" if now.late_s is None else _time(now.late_s)
     return (
-        f"{now.seen.rows_per_s:,.0f} bids/s, {now.seen.rows_read:,} read, "
+        f"{now.status.rows_per_s:,.0f} bids/s, {now.status.rows_read:,} read, "
         f"{now.windows} of {options.seconds} windows, the last after {late}"
     )
 
@@ -135,26 +135,26 @@ def table(now: live.Now, options: Options) -> RenderableType:
     for name in ("node", "process", "partitions", "bids read", "waiting", "watermark", "state"):
         shown.add_column(name, justify="right" if name in ("bids read", "waiting", "watermark") else "left")
     killed = {one.node: one for one in now.happened if one.what == "killed"}
-    for name in sorted({*now.seen.nodes, *killed}):
+    nodes = {node.name: node for node in now.status.nodes}
+    for name in sorted({*nodes, *killed}):
         if name in killed:
             one = killed[name]
             cells = (short(name), str(one.pid), "", "", "", "", f"killed at {one.at_s:.1f} s")
             shown.add_row(*cells, style="red")
         else:
             new = name not in now.first
-            shown.add_row(*_cells(name, now), "new" if new else "runs", style="green" if new else "")
+            shown.add_row(*_cells(nodes[name]), "new" if new else "runs", style="green" if new else "")
     return Group(told, shown)
 
 
-def _cells(name: str, now: live.Now) -> tuple[str, ...]:
-    running: tuple[Running, ...] = now.seen.nodes[name]
-    watermark = min((one.watermark for one in running), default=0)
+def _cells(node: NodeStatus) -> tuple[str, ...]:
+    watermark = node.watermark or 0
     return (
-        short(name),
-        str(now.seen.pids[name]),
-        " ".join(str(one.partition) for one in sorted(running, key=lambda one: one.partition)) or "-",
-        f"{sum(one.offset for one in running):,}",
-        f"{sum(one.lag for one in running):,}",
+        node.label,
+        str(node.process),
+        " ".join(map(str, node.partitions)) or "-",
+        f"{node.rows_read:,}",
+        f"{node.lag:,}",
         f"{watermark / 1e6:.2f} s" if 0 < watermark < 1 << 60 else "-",
     )
 

@@ -26,7 +26,7 @@ from holons.engines.driver import Driver, base_name, check_stopped
 from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.embedded.producers import ProcessProducers
 from holons.engines.producers import Feed, Producers
-from holons.engines.watching import Seen, node_text
+from holons.engines.status import Status
 from holons.errors import HolonsError, NodesSilent
 from holons.node import Settings, Submitted, decode_heartbeat
 from holons.program import Job
@@ -86,7 +86,7 @@ class Now:
     """A live run, at one moment."""
 
     at_s: float
-    seen: Seen
+    status: Status
     windows: int
     late_s: float | None
     """The latency of the last window."""
@@ -196,18 +196,18 @@ def _wait_until_spread(driver: Driver, version: Submitted, heartbeats: _Heartbea
     until_s, replaced_s = clock.now_s() + _UP_S, clock.now_s()
     while (now_s := clock.now_s()) < until_s:
         heartbeats.listen()
-        there = {name: len(running) for name, running in driver.watcher.look(version.id).nodes.items()}
-        shares = list(there.values())
-        if len(there) == len(driver.running) and sum(shares) == slots and max(shares) - min(shares) <= 1:
-            return sorted(there)
+        nodes = driver.watcher.look(version.id).nodes
+        shares = [len(node.partitions) for node in nodes]
+        if len(nodes) == len(driver.running) and sum(shares) == slots and max(shares) - min(shares) <= 1:
+            return sorted(node.name for node in nodes)
         if now_s - replaced_s >= _REPLACE_S:
             replaced_s = now_s
             check_stopped(driver.stopped().get(version.id))
             driver.replace_the_dead()
         clock.sleep_s(_LISTEN_S)
-    told = ", ".join(f"{node_text(name)} runs {share}" for name, share in sorted(there.items()))
+    heard = ", ".join(f"{node.label} runs {len(node.partitions)}" for node in nodes)
     raise NodesSilent(
-        f"{len(driver.running)} nodes did not share {slots} places within {_UP_S:.0f} s: {told or 'none is heard'}; "
+        f"{len(driver.running)} nodes did not share {slots} places within {_UP_S:.0f} s: {heard or 'none is heard'}; "
         f"{driver.deaths} died",
         hint="is the machine too busy?",
     )
@@ -354,10 +354,10 @@ class _Follower:
     def _due_s(self, row: dict[str, Any]) -> float:
         return float(row["window"] + self._load.window_us) / 1e6
 
-    def _now(self, now_s: float, seen: Seen) -> Now:
+    def _now(self, now_s: float, status: Status) -> Now:
         late_s = self._readable_s[-1] - self._due_s(self._rows[-1]) if self._rows else None
         return Now(
-            now_s - self._start_s, seen, len(self._rows), late_s, tuple(self._script.happened), self._script.names
+            now_s - self._start_s, status, len(self._rows), late_s, tuple(self._script.happened), self._script.names
         )
 
     def _chronicle(self, producer_lag_s: tuple[float, ...]) -> Chronicle:

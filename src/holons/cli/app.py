@@ -131,7 +131,7 @@ def run(
     from holons.cli import run as the_run
 
     records = the_run.main(
-        the_run.Options(
+        the_run.RunOptions(
             job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master, by, unit
         )
     )

@@ -111,7 +111,7 @@ def run(
     job = job_of(query, rate=rate, disorder_us=load.disorder_us, **_parameters(told or (), [query])[query])
     again = f"holons nexmark run {query} --log {directory} --rate {rate} --group {group}"
     again += "".join(f" --with {one}" for one in told or ())
-    options = the_run.Options(f"nexmark:{query}", nodes, directory, output=output, engine=engine, again=again)
+    options = the_run.RunOptions(f"nexmark:{query}", nodes, directory, output=output, engine=engine, again=again)
     the_run.check(options)
     console = Console(stderr=True)
     with the_run.site_of(options) as site:

@@ -8,34 +8,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
-from holons.engines.choosing import check_engine, nodes_of
+from holons.cli.status import status_table
+from holons.engines import EngineName, Run, run
+from holons.engines.choosing import check_engine
 from holons.engines.collecting import output_logs
 from holons.engines.directory_site import DirectorySite
-from holons.engines.driver import Driver
 from holons.engines.scratch import scratch
-from holons.engines.watching import Seen, watermark_text
 from holons.errors import BadInput
-from holons.node import Settings, Submitted
+from holons.node import Settings
 from holons.program import Job
 from holons.streams import ByTime, FileSink, ReadableLog, load
 from holons.streams import Progress as LoadProgress
 from holons.windows import END
+
+if TYPE_CHECKING:
+    from holons.engines.spark.frames import SparkSession
 
 _LOOK_S = 0.1
 _ROWS_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """What `holons run` was told."""
 
     job: str
@@ -56,7 +59,7 @@ class Options:
     """How to go on after a stop, if not by `holons run` with the same job."""
 
 
-def main(options: Options) -> list[dict[str, object]]:
+def main(options: RunOptions) -> list[dict[str, object]]:
     """Runs a job until its inputs have ended and everything is out, or until Ctrl-C; returns flat records."""
     console = Console(stderr=True)
     check(options)
@@ -67,7 +70,7 @@ def main(options: Options) -> list[dict[str, object]]:
 
 
 @contextlib.contextmanager
-def site_of(options: Options) -> Iterator[DirectorySite]:
+def site_of(options: RunOptions) -> Iterator[DirectorySite]:
     """Where streams and checkpoints are: in the directory that was named, or in one that goes away."""
     if options.directory is not None:
         yield DirectorySite(options.directory, options.store)
@@ -76,19 +79,35 @@ def site_of(options: Options) -> Iterator[DirectorySite]:
         yield DirectorySite(temporary, options.store)
 
 
-def run_over(site: DirectorySite, job: Job, options: Options, console: Console) -> list[dict[str, object]]:
+def run_over(site: DirectorySite, job: Job, options: RunOptions, console: Console) -> list[dict[str, object]]:
     """Runs a job over streams that are there."""
     _check_streams(site, job)
     settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
-    with nodes_of(options.engine, site, settings, options.nodes, master=options.master) as nodes:
-        version = nodes.submit(job, upgrade=options.upgrade)
-        for _ in range(options.nodes):
-            nodes.start()
-        finished = _watch(nodes, version, console)
-    return _tell(site, job, version, options, finished=finished, console=console)
+    handle = run(
+        job,
+        nodes=options.nodes,
+        engine=cast(EngineName, options.engine),  # `check` has looked at it
+        log=site.directory,
+        store=options.store,
+        upgrade=options.upgrade,
+        spark_session=_session(options),
+        settings=settings,
+    )
+    with handle:
+        finished = _watch(handle, console)
+    return _report(site, job, handle.version, options, finished=finished, console=console)
 
 
-def check(options: Options) -> None:
+def _session(options: RunOptions) -> SparkSession | None:
+    """The session of the master that was named; without one the run opens its own."""
+    if options.master is None:
+        return None
+    from holons.engines.spark.session import session
+
+    return session(options.nodes, options.master)
+
+
+def check(options: RunOptions) -> None:
     """Says what is wrong before anything is read or started."""
     check_engine(options.engine, spark=options.master is not None)
     if options.format not in ("parquet", "jsonl"):
@@ -161,16 +180,14 @@ def _names(job: Job) -> str:
 # --- while it runs ----------------------------------------------------------------------------------------------------
 
 
-def _watch(nodes: Driver, version: Submitted, console: Console) -> bool:
-    """Until everything is out: True; until Ctrl-C: False. Nodes that die are replaced."""
-    began_s = nodes.clock.now_s()
+def _watch(handle: Run, console: Console) -> bool:
+    """Shows the status until everything is emitted, and returns True; after Ctrl-C it returns False."""
     signal.signal(signal.SIGTERM, _interrupt)  # as Ctrl-C does: with a checkpoint
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         try:
-            while not nodes.tend(version):
-                seen, seconds = nodes.watcher.look(version.id), nodes.clock.now_s() - began_s
-                live.update(_table(seen, version, nodes.deaths, seconds))
-                nodes.clock.sleep_s(_LOOK_S)
+            while not handle.ended_within(_LOOK_S):
+                live.update(status_table(handle.progress))
+            handle.wait()
         except KeyboardInterrupt:
             return False
     return True
@@ -180,57 +197,32 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _table(seen: Seen, version: Submitted, deaths: int, seconds: float) -> RenderableType:
-    told = Text.assemble(
-        (version.name, "bold"),
-        f"  {seconds:.0f} s   {seen.rows_read:,} rows, {seen.rows_per_s:,.0f} a second, {seen.rows_waiting:,} waiting",
-        f"   {seen.windows:,} windows   watermark {watermark_text(seen.watermark)}",
-    )
-    if deaths:
-        told.append(f"   replaced after death: {deaths}", "yellow")
-    table = Table()
-    for column in ("node", "process", "partitions", "rows read", "waiting", "watermark"):
-        table.add_column(column, justify="right" if column in ("rows read", "waiting") else "left")
-    for name, running in seen.nodes.items():
-        partitions = " ".join(f"{one.partition}{'*' if one.parked else ''}" for one in running)
-        rows, lag = sum(one.offset for one in running), sum(one.lag for one in running)
-        table.add_row(
-            name.partition("#")[0],
-            str(seen.pids.get(name, "")),
-            partitions or "-",
-            f"{rows:,}",
-            f"{lag:,}",
-            watermark_text(min((one.watermark for one in running), default=None)),
-        )
-    return Group(told, table)
-
-
 # --- afterwards -------------------------------------------------------------------------------------------------------
 
 
-def _tell(
-    site: DirectorySite, job: Job, version: Submitted, options: Options, *, finished: bool, console: Console
+def _report(
+    site: DirectorySite, job: Job, version: str, options: RunOptions, *, finished: bool, console: Console
 ) -> list[dict[str, object]]:
     records: list[dict[str, object]] = []
     declared = list(job.layout.channels)
-    logs = output_logs(site, version.id)
+    logs = output_logs(site, version)
     for channel in sorted(logs, key=lambda name: (name not in declared, name)):
         with contextlib.closing(logs[channel]()) as log:
             rows = sum(log.end(partition) for partition in range(log.partitions))
-            records.append({"job": version.id, "channel": channel, "rows": rows, "finished": finished})
+            records.append({"job": version, "channel": channel, "rows": rows, "finished": finished})
             console.print(_last_rows(channel, log, rows, console.width))
             if options.output is not None:
                 by = ByTime(options.by, options.unit) if options.by and channel in declared else None  # type: ignore[arg-type]
-                FileSink(options.output / version.id, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
+                FileSink(options.output / version, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
-        where += f"  Its rows are in {options.output / version.id}."
+        where += f"  Its rows are in {options.output / version}."
     done = "All inputs have ended, and everything is out." if finished else _stopped(options)
     console.print(f"{done}{where}", soft_wrap=True)
     return records
 
 
-def _stopped(options: Options) -> str:
+def _stopped(options: RunOptions) -> str:
     if options.directory is None:
         return "Stopped; nothing was kept, since there was no --log."
     return f"Stopped. To go on: {options.again or f'holons run {options.job} --log {options.directory}'}"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from holons.engines.choosing import EngineName, check_engine, nodes_of
 from holons.engines.directory_site import DirectorySite
-from holons.engines.handle import DriverNodes, Progress, Run, Work
+from holons.engines.handle import DriverNodes, Run, Work
 from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill
 from holons.engines.results import LateRows, Results
 from holons.engines.scratch import scratch
+from holons.engines.status import NodeStatus, PartitionStatus, Status, WaitingFor
 from holons.errors import BadInput
 from holons.node import Settings, Site
 from holons.program import Job
@@ -34,6 +35,8 @@ def run(
     nodes: int = 2,
     engine: EngineName = "spark",
     log: Path | str | None = None,
+    store: str | None = None,
+    upgrade: bool = False,
     spark_session: SparkSession | None = None,
     settings: Settings | None = None,
 ) -> Run:
@@ -42,6 +45,7 @@ def run(
     `streams` are bounded: `{"bids": [partition 0, partition 1, …]}`, each a table or a list of batches. With `log`, a
     directory, everything is kept there: given streams are loaded into it first, without them the job goes on with what is
     there, from where an earlier run of it was, however that ended. Without `log` nothing is left at the end.
+    Checkpoints may be elsewhere: `store` is a path, or a URI. With `upgrade` the job takes over from its older version.
 
     With `engine="spark"` each node is a task of `spark_session`, of the active session, or of one that is opened. With
     `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own.
@@ -62,13 +66,13 @@ def run(
         turns = TurnNodes(job, memory, nodes, settings)
         return Run(job, Work(job, turns, partial(memory.emitted, job.name), ExitStack(), kept=False))
     with ExitStack() as begun:
-        site = DirectorySite(begun.enter_context(scratch()) if log is None else log)
+        site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store)
         _check_streams(site, job, streams)
         driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
         with ExitStack() as loading:  # all or none
             for stream, partitions in (streams or {}).items():
                 fill(loading.enter_context(site.loading(stream, len(partitions))), partitions)
-        at_work = DriverNodes(driver, job, nodes)
+        at_work = DriverNodes(driver, job, nodes, upgrade=upgrade)
         emitted = partial(site.emitted, job.name)
         return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
 
@@ -109,4 +113,15 @@ def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str 
         check_partitions(stream, partitions)
 
 
-__all__ = ["EngineName", "LateRows", "PartitionRows", "Progress", "Results", "Run", "run"]
+__all__ = [
+    "EngineName",
+    "LateRows",
+    "NodeStatus",
+    "PartitionRows",
+    "PartitionStatus",
+    "Results",
+    "Run",
+    "Status",
+    "WaitingFor",
+    "run",
+]

@@ -13,16 +13,16 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal, Protocol, Self, TypeAlias
+from dataclasses import replace
+from typing import ClassVar, Protocol, Self
 
 from holons.clock import SystemClock
 from holons.engines import html
 from holons.engines.collecting import Outputs
 from holons.engines.driver import Driver
 from holons.engines.results import LateRows, Results
+from holons.engines.status import State, Status
 from holons.engines.tracebacks import for_people
-from holons.engines.watching import Seen, node_text, rows_read, watermark_text
 from holons.errors import StillRunning
 from holons.program import Job
 from holons.program.outputs import LATE
@@ -31,73 +31,14 @@ _LOOK_S = 0.1
 _TEND_S = 0.01
 _WAKE_S = 0.5  # who waits wakes up now and then: a Ctrl-C that comes just before a long wait would not end it
 
-State: TypeAlias = Literal["starting", "running", "finished", "stopped", "failed"]
-"""It is starting until a node has been heard."""
-
-
-@dataclass(frozen=True, repr=False)
-class Progress(Seen):
-    """How far a run is, at one moment: what its nodes said last."""
-
-    job: str = ""
-    state: State = "starting"
-    seconds: float = 0.0
-    deaths: int = 0
-    """How many nodes have died so far; each was replaced."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether all inputs have ended and everything is out."""
-        return self.state == "finished"
-
-    @property
-    def partitions(self) -> dict[str, tuple[int, ...]]:
-        """Which partitions each node runs."""
-        return {node_text(name): tuple(one.partition for one in running) for name, running in self.nodes.items()}
-
-    def __repr__(self) -> str:
-        told = ", ".join(f"{value} {name}" for name, value in self.figures().items() if name != "watermark")
-        nodes = "".join(f"; {node} runs {_numbers(numbers)}" for node, numbers in self.partitions.items())
-        died = f"; {self.deaths} died and were replaced" if self.deaths else ""
-        return f"<{self.job} {self.state}: {told}, watermark {watermark_text(self.watermark)}{nodes}{died}>"
-
-    def figures(self) -> dict[str, str]:
-        """What to tell people, by name."""
-        return {
-            "seconds": f"{self.seconds:,.1f}",
-            "rows": f"{self.rows_read:,}",
-            "rows a second": f"{self.rows_per_s:,.0f}",
-            "rows waiting": f"{self.rows_waiting:,}",
-            "windows": f"{self.windows:,}",
-            "watermark": watermark_text(self.watermark),
-        }
-
-    def _repr_html_(self) -> str:
-        figures = self.figures() | ({"died and replaced": f"{self.deaths:,}"} if self.deaths else {})
-        nodes = [
-            {
-                "node": node_text(name),
-                "process": str(self.pids.get(name) or ""),
-                "partitions": _numbers([one.partition for one in running]),
-                "rows read": sum(map(rows_read, running)),
-                "waiting": sum(one.lag for one in running),
-                "watermark": watermark_text(min((one.watermark for one in running), default=None)),
-            }
-            for name, running in self.nodes.items()
-        ]
-        return html.block(html.title(self.job, self.state), html.figures(figures), html.table(nodes))
-
-
-def _numbers(numbers: list[int] | tuple[int, ...]) -> str:
-    return " ".join(map(str, numbers)) or "nothing"
-
-
 # --- nodes at work ---------------------------------------------------------------------------------------------------
 
 
 class Nodes(Protocol):
     """Nodes that run one job, as a handle sees them."""
 
+    version: str
+    """The id of the job's version, under which a site keeps what is the version's own."""
     pause_s: float
     """How long nobody needs to look after them."""
 
@@ -105,7 +46,7 @@ class Nodes(Protocol):
         """Looks after them; True once everything is out. Raises what the job failed with."""
         ...
 
-    def look(self) -> tuple[Seen, int]:
+    def look(self) -> Status:
         """How far they are, and how many have died."""
         ...
 
@@ -115,17 +56,19 @@ class DriverNodes:
 
     pause_s = _TEND_S
 
-    def __init__(self, driver: Driver, job: Job, nodes: int) -> None:
+    def __init__(self, driver: Driver, job: Job, nodes: int, *, upgrade: bool = False) -> None:
         self._driver = driver
-        self._version = driver.submit(job)
+        self._submitted = driver.submit(job, upgrade=upgrade)
+        self.version = self._submitted.id
         for _ in range(nodes):
             driver.start()
 
     def tend(self) -> bool:
-        return self._driver.tend(self._version)
+        return self._driver.tend(self._submitted)
 
-    def look(self) -> tuple[Seen, int]:
-        return self._driver.watcher.look(self._version.id), self._driver.deaths
+    def look(self) -> Status:
+        status = self._driver.watcher.look(self.version, self._submitted.partitions)
+        return replace(status, deaths=self._driver.deaths)
 
 
 class Work:
@@ -137,7 +80,8 @@ class Work:
         self, job: Job, nodes: Nodes, outputs: Callable[[], Outputs], ending: ExitStack, *, kept: bool
     ) -> None:
         """`ending` ends the nodes and removes what is theirs; `kept`: whether output logs can still be read after that."""
-        self.progress = Progress(job=job.name)
+        self.progress = Status(job=job.name)
+        self.version = nodes.version
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._unwanted = threading.Event()
@@ -195,12 +139,12 @@ class Work:
 
     def _note(self, nodes: Nodes, *, over: bool = False) -> None:
         """Rows a second are those of about the last second; once it is over, of the whole time."""
-        (seen, deaths), seconds = nodes.look(), self._clock.now_s() - self._began_s
+        status, seconds = nodes.look(), self._clock.now_s() - self._began_s
         if over:
-            seen = replace(seen, rows_per_s=(seen.rows_read - seen.rows_before) / max(seconds, 1e-9))
-        told = {one.name: getattr(seen, one.name) for one in fields(Seen)}
-        state: State = "running" if seen.nodes else self.progress.state
-        self.progress = Progress(**told, job=self.progress.job, state=state, seconds=seconds, deaths=deaths)
+            read = status.rows_read - status.rows_before
+            status = replace(status, rows_per_s=read / max(seconds, 1e-9), waiting_for=None)
+        state = "running" if status.nodes else self.progress.state
+        self.progress = replace(status, job=self.progress.job, state=state, seconds=seconds)
 
     def _save(self) -> None:
         """Keeps all rows, since the logs will be gone."""
@@ -232,7 +176,7 @@ class Run:
         weakref.finalize(self, work.unwanted)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> Status:
         """How far it is: a value, as of a moment ago."""
         return self._work.progress
 
@@ -255,6 +199,15 @@ class Run:
         if self._work.error is not None:
             raise for_people(self._work.error)
         return self
+
+    def ended_within(self, seconds: float) -> bool:
+        """Waits so long at most; returns whether the run has ended, in whatever way. It raises no error of the job."""
+        return self._work.ended.wait(seconds)
+
+    @property
+    def version(self) -> str:
+        """The id of the version of the job that runs, under which a site keeps what is the version's own."""
+        return self._work.version
 
     def results(self) -> Results:
         """All rows that are out so far: of each partition the first ones, in order; all of them once it is finished."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from holons.engines.status import Status, partitions_text, watermark_text
+
 _STATES = {
     "starting": "#8a8f98",
     "running": "#2f6fdd",
@@ -14,6 +16,23 @@ _STATES = {
 }
 _CELL = "padding:.2em .9em .2em 0;border-bottom:1px solid rgba(128,128,128,.25);white-space:nowrap;"
 _TEXT_MAX = 60
+
+
+def status(run: Status) -> str:
+    """How far a run is: its figures, what it waits for, and its nodes."""
+    nodes = [
+        {
+            "node": node.label,
+            "process": str(node.process or ""),
+            "partitions": partitions_text(node.partitions),
+            "rows read": node.rows_read,
+            "waiting": node.lag,
+            "watermark": watermark_text(node.watermark),
+        }
+        for node in run.nodes
+    ]
+    waiting = f'<div style="opacity:.65">waits for {escape(str(run.waiting_for))}</div>' if run.waiting_for else ""
+    return block(title(run.job, run.state), figures(run.figures()), waiting, table(nodes))
 
 
 def block(*parts: str) -> str:
@@ -32,12 +51,12 @@ def trouble(message: str) -> str:
     return f'<div style="color:{_STATES["failed"]};white-space:pre-wrap">{escape(message)}</div>'
 
 
-def figures(told: Mapping[str, str]) -> str:
+def figures(values: Mapping[str, str]) -> str:
     """A row of figures, each above its name."""
     items = "".join(
         f'<div><div style="font-size:1.25em;font-variant-numeric:tabular-nums">{escape(value)}</div>'
         f'<div style="opacity:.65;font-size:.85em">{escape(name)}</div></div>'
-        for name, value in told.items()
+        for name, value in values.items()
     )
     return f'<div style="display:flex;flex-wrap:wrap;gap:.4em 2em">{items}</div>'
 
@@ -46,13 +65,13 @@ def table(rows: Sequence[Mapping[str, object]], caption: str = "") -> str:
     """Rows below the names of their columns; numbers to the right."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     right = {name for name in names if all(_number(row.get(name)) for row in rows)}
-    told = f'<div style="margin-bottom:.2em"><b>{escape(caption)}</b></div>' if caption else ""
+    heading = f'<div style="margin-bottom:.2em"><b>{escape(caption)}</b></div>' if caption else ""
     if not rows:
-        return f"<div>{told}</div>" if told else ""
+        return f"<div>{heading}</div>" if heading else ""
     head = "".join(_cell("th", name, name in right) for name in names)
     body = "".join(f"<tr>{''.join(_cell('td', row.get(name), name in right) for name in names)}</tr>" for row in rows)
     return (
-        f'<div style="max-width:100%;overflow-x:auto">{told}'
+        f'<div style="max-width:100%;overflow-x:auto">{heading}'
         f'<table style="border-collapse:collapse;font-variant-numeric:tabular-nums"><tr>{head}</tr>{body}</table></div>'
     )
 

@@ -1,34 +1,28 @@
-"""What nodes are doing, as their heartbeats tell: for people who watch, and for drivers that wait."""
+"""Makes a `Status` of what nodes say in their heartbeats: for people who watch, and for drivers that wait."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from holons.clock import Clock
+from holons.engines.status import Activity, NodeStatus, PartitionStatus, Status, WaitingFor
 from holons.node import Heartbeat, Running, decode_heartbeat
 from holons.streams import Cursor, SharedLog
-from holons.windows import BEGINNING, ENDING, instant_text
+from holons.windows import ENDING
 
-_SILENT_S = 3.0
-_HEARTBEATS_MAX = 100_000
+_SILENT_S: Final = 3.0
+"""A node that was not heard for so long is not shown."""
+_HEARTBEATS_MAX: Final = 100_000
+_RATE_S: Final = 1.0
+"""Rows per second are measured over at least so long."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """All nodes that sent a heartbeat lately, and how far anybody has come with one job."""
+class _Mark(NamedTuple):
+    """When something was last different from what it is now."""
 
-    nodes: dict[str, tuple[Running, ...]] = field(default_factory=dict)
-    pids: dict[str, int] = field(default_factory=dict)
-    rows_read: int = 0
-    rows_before: int = 0
-    """So many of them had been read before anybody looked: an earlier run did that."""
-    rows_per_s: float = 0.0
-    node_rows_per_s: dict[str, float] = field(default_factory=dict)
-    """By node; what several nodes run counts for each of them."""
-    rows_waiting: int = 0
-    windows: int = 0
-    watermark: int | None = None
-    """The least of all partitions."""
+    value: object
+    since_s: float
 
 
 class Watcher:
@@ -41,6 +35,9 @@ class Watcher:
         self._heard: dict[str, tuple[Heartbeat, float]] = {}
         self._first: dict[tuple[str, int], int] = {}
         self._furthest: dict[tuple[str, int], Running] = {}
+        self._began_s = clock.now_s()
+        self._unmoved: dict[tuple[str, int], _Mark] = {}
+        self._waiting: dict[str, _Mark] = {}
         self._before: tuple[float, int, dict[str, dict[int, int]]] | None = None
         self._rate = 0.0
         self._node_rates: dict[str, float] = {}
@@ -48,7 +45,7 @@ class Watcher:
             pass
 
     def finished(self, jobs: int) -> set[str]:
-        """The nodes that have so many jobs, and say that all of them are out."""
+        """The nodes that have so many jobs, and say that all of them have finished."""
         self._listen()
         return {name for name, (heartbeat, _) in self._heard.items() if heartbeat.finished and heartbeat.jobs == jobs}
 
@@ -56,6 +53,31 @@ class Watcher:
         """The process of each node that sent a heartbeat lately."""
         now_s = self._listen()
         return {name: heartbeat.pid for name, (heartbeat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
+
+    def look(self, job: str, partitions: int = 0) -> Status:
+        """The status of a job, whose number of partitions may be told."""
+        now_s = self._listen()
+        lately = {name: heard for name, (heard, at_s) in sorted(self._heard.items()) if now_s - at_s < _SILENT_S}
+        running = {name: [one for one in heard.running if one.job == job] for name, heard in lately.items()}
+        furthest = {partition: one for (owner, partition), one in sorted(self._furthest.items()) if owner == job}
+        rows = sum(map(rows_read, furthest.values()))
+        self._measure(
+            now_s, rows, {name: {one.partition: one.offset for one in mine} for name, mine in running.items()}
+        )
+        parts = tuple(self._partition(one, running, now_s) for one in furthest.values())
+        return Status(
+            job=job,
+            state="running" if lately else "starting",
+            nodes=tuple(self._node(name, heard.pid, running[name]) for name, heard in lately.items()),
+            partitions=parts,
+            rows_read=rows,
+            rows_before=sum(self._first[job, partition] for partition in furthest),
+            rows_per_s=self._rate,
+            rows_waiting=sum(one.lag for one in furthest.values()),
+            windows=max((one.calls for one in furthest.values()), default=0),
+            watermark=min((one.watermark for one in furthest.values()), default=None),
+            waiting_for=self._waiting_for(job, parts, partitions, bool(lately), now_s),
+        )
 
     def _listen(self) -> float:
         now_s = self._clock.now_s()
@@ -66,38 +88,48 @@ class Watcher:
                 place = one.job, one.partition
                 self._first.setdefault(place, rows_read(one))
                 known = self._furthest.get(place)
-                self._furthest[place] = one if known is None or known.offset <= one.offset else known
+                self._furthest[place] = newest = one if known is None or known.offset <= one.offset else known
+                self._unmoved[place] = _since(self._unmoved.get(place), newest.watermark, now_s)
         return now_s
 
-    def look(self, job: str) -> Seen:
-        """What the nodes said last about a job."""
-        now_s = self._listen()
-        lately = {
-            name: heartbeat.running for name, (heartbeat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S
-        }
-        nodes = {name: tuple(one for one in running if one.job == job) for name, running in sorted(lately.items())}
-        furthest = {partition: one for (owner, partition), one in self._furthest.items() if owner == job}
-        rows = sum(rows_read(one) for one in furthest.values())
-        before = sum(self._first[job, partition] for partition in furthest)
-        self._measure(now_s, rows, {name: {one.partition: one.offset for one in told} for name, told in nodes.items()})
-        return Seen(
-            nodes=nodes,
-            pids={name: self._heard[name][0].pid for name in nodes},
-            rows_read=rows,
-            rows_before=before,
-            rows_per_s=self._rate,
-            node_rows_per_s={name: self._node_rates.get(name, 0.0) for name in nodes},
-            rows_waiting=sum(one.lag for one in furthest.values()),
-            windows=max((one.calls for one in furthest.values()), default=0),
-            watermark=min((one.watermark for one in furthest.values()), default=None),
+    def _partition(self, one: Running, running: Mapping[str, Iterable[Running]], now_s: float) -> PartitionStatus:
+        owners = (name for name, mine in running.items() if any(other.partition == one.partition for other in mine))
+        unmoved_s = now_s - self._unmoved[one.job, one.partition].since_s
+        return PartitionStatus(
+            one.partition, tuple(owners), _activity(one), rows_read(one), one.lag, one.watermark, unmoved_s
         )
+
+    def _node(self, name: str, process: int, running: Iterable[Running]) -> NodeStatus:
+        mine = sorted(running, key=lambda one: one.partition)
+        return NodeStatus(
+            name=name,
+            process=process,
+            partitions=tuple(one.partition for one in mine),
+            rows_read=sum(map(rows_read, mine)),
+            rows_per_s=self._node_rates.get(name, 0.0),
+            lag=sum(one.lag for one in mine),
+            watermark=min((one.watermark for one in mine), default=None),
+        )
+
+    def _waiting_for(
+        self, job: str, parts: tuple[PartitionStatus, ...], partitions: int, heard: bool, now_s: float
+    ) -> WaitingFor | None:
+        if not heard:
+            last_s = max((at_s for _, at_s in self._heard.values()), default=self._began_s)
+            silent = "heartbeats: all nodes have gone silent" if self._heard else "nodes to start"
+            return WaitingFor(silent, since_s=now_s - last_s)
+        reason, holding, moved = _held_up(parts, max(partitions, 1 + max((p.partition for p in parts), default=-1)))
+        if not reason:
+            return None
+        self._waiting[job] = mark = _since(self._waiting.get(job), (holding, moved), now_s)
+        return WaitingFor(reason, holding, now_s - mark.since_s)
 
     def _measure(self, now_s: float, rows: int, offsets: dict[str, dict[int, int]]) -> None:
         """Rows per second, over about the last second; a partition that a node has just taken over counts from then on."""
         if self._before is None:
             self._before = now_s, rows, offsets
         since_s, rows_before, before = self._before
-        if now_s - since_s >= 1.0:
+        if now_s - since_s >= _RATE_S:
             self._rate = max(rows - rows_before, 0) / (now_s - since_s)
             self._node_rates = {
                 name: sum(max(at - before.get(name, {}).get(partition, at), 0) for partition, at in mine.items())
@@ -112,15 +144,45 @@ def rows_read(one: Running) -> int:
     return one.offset - (one.watermark >= ENDING)
 
 
-def node_text(name: str) -> str:
-    """A node's name for people: without what makes it another one in each run."""
-    base, _, incarnation = name.partition("#")
-    attempt = incarnation.partition(".")[2]
-    return f"{base}.{attempt}" if attempt else base
+def _since(known: _Mark | None, value: object, now_s: float) -> _Mark:
+    return known if known is not None and known.value == value else _Mark(value, now_s)
 
 
-def watermark_text(watermark: int | None) -> str:
-    """A watermark for people."""
-    if watermark is None or watermark <= BEGINNING:
-        return "-"
-    return "ended" if watermark >= ENDING else instant_text(watermark)
+def _activity(one: Running) -> Activity:
+    if one.finished:
+        return "finished"
+    return "waiting" if one.parked else "held" if one.held else "idle" if one.idle else "reading"
+
+
+def _held_up(parts: tuple[PartitionStatus, ...], partitions: int) -> tuple[str, tuple[int, ...], object]:
+    """What the run waits for, the partitions that are the cause, and what must change before it waits no more."""
+    owned = {part.partition for part in parts if part.owners or part.activity == "finished"}
+    if free := tuple(number for number in range(partitions) if number not in owned):
+        return f"an owner of {_numbers(free)}", free, None
+    open_parts = [part for part in parts if part.activity != "finished"]
+    if not open_parts:
+        return "", (), None
+    slowest = min(part.watermark for part in open_parts)
+    if slowest >= ENDING:
+        return "the last windows to be emitted", tuple(part.partition for part in open_parts), None
+    behind = [part for part in open_parts if part.watermark == slowest and part.activity != "idle"]
+    if not behind:
+        return "rows: all open partitions are idle", tuple(part.partition for part in open_parts), slowest
+    moved = slowest, sum(part.rows_read for part in behind)
+    if len(behind) > 1:
+        lag = sum(part.lag for part in behind)
+        what = f"{lag:,} rows to be read" if lag else "new rows"
+        return f"{what} in {_numbers(tuple(part.partition for part in behind))}", _all(behind), moved
+    (part,) = behind
+    where = f"partition {part.partition} on {NodeStatus(part.owners[0]).label}"
+    if part.activity == "waiting":
+        return f"{where}, which waits for a window", _all(behind), moved
+    return f"{where}, which has {f'{part.lag:,} rows to read' if part.lag else 'no new rows'}", _all(behind), moved
+
+
+def _all(parts: Iterable[PartitionStatus]) -> tuple[int, ...]:
+    return tuple(part.partition for part in parts)
+
+
+def _numbers(partitions: tuple[int, ...]) -> str:
+    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"

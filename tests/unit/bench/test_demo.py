@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from holons.engines.watching import Seen
-from holons.node import Running
+from holons.engines.status import NodeStatus, Status
 from holons_bench.chronicle import Chronicle, Happened, Heard
 from holons_bench.demo import Options, Told, main, table
 from holons_bench.live import Now
@@ -84,11 +83,9 @@ def test_records_are_flat():
 
 
 def test_the_table_shows_nodes_their_partitions_and_the_killed():
-    one = Running("job", 0, 0, 0, 1_000, 3, False, False, 0, (0,), lag=5, watermark=3_500_000)
-    seen = Seen(
-        {"node-1#x": (one,), "node-2#x": (), "node-2#x.1": ()}, {"node-1#x": 41, "node-2#x.1": 43}, 1_000, 500.0
-    )
-    now = Now(7.5, seen, 3, 0.025, (Happened(5.4, "killed", "node-2#x", 42),), ("node-1#x", "node-2#x"))
+    nodes = (NodeStatus("node-1#x", 41, (0,), 1_000, lag=5, watermark=3_500_000), NodeStatus("node-2#x.1", 43))
+    status = Status(nodes=nodes, rows_read=1_000, rows_per_s=500.0)
+    now = Now(7.5, status, 3, 0.025, (Happened(5.4, "killed", "node-2#x", 42),), ("node-1#x", "node-2#x"))
     out = io.StringIO()
     Console(file=out, width=100).print(table(now, OPTIONS))
     lines = out.getvalue().splitlines()

@@ -15,9 +15,9 @@ from tests.handles import JOB, Count, alive, endless, expected, until, visits
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
-from holons.engines.handle import Progress
+from holons.engines.status import NodeStatus, Status
 from holons.errors import BadInput, JobFailed, MissingExtra
-from holons.node import Running, cancel
+from holons.node import cancel
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -94,9 +94,9 @@ class Count(h.Program):
         yield {"n": self.n[window]}
 
 run = h.run(h.job(Count(), "visits"), log="site", engine="embedded")  # no guard
-while len(run.progress.pids) < 2 or not run.results().rows():
+while len(run.progress.nodes) < 2 or not run.results().rows():
     time.sleep(0.1)
-print(*run.progress.pids.values(), flush=True)
+print(*run.progress.processes.values(), flush=True)
 """
 
 
@@ -156,7 +156,7 @@ def test_a_handle_shows_figures_nodes_and_last_rows():
 
 
 def test_markup_in_names_and_rows_is_text():
-    progress = Progress(job="<script>", nodes={"<i>#1": ()}, state="running")
+    progress = Status(job="<script>", nodes=(NodeStatus("<i>#1"),), state="running")
     rows = h.Results.of({"<em>": {0: [{"<u>": "<s>&"}]}}, ())
     shown = progress._repr_html_() + rows._repr_html_()
     assert not any(tag in shown for tag in ("<script>", "<i>", "<em>", "<u>", "<s>"))
@@ -164,10 +164,10 @@ def test_markup_in_names_and_rows_is_text():
 
 
 def test_progress_tells_deaths_and_who_runs_nothing():
-    running = Running("Count", 1, 0, 0, 7, 2, False, False, 0, (), watermark=1_500_000)
-    nodes = {"node-1#abc": (), "node-2#abc.1": (running,)}
-    progress = Progress(nodes=nodes, job="Count", state="running", deaths=1, watermark=1_500_000)
-    assert progress.partitions == {"node-1": (), "node-2.1": (1,)}
-    assert "node-1 runs nothing; node-2.1 runs 1; 1 died" in repr(progress)
+    nodes = NodeStatus("node-1#abc"), NodeStatus("node-2#abc.1", 7, (1,))
+    progress = Status(nodes=nodes, job="Count", state="running", deaths=1, watermark=1_500_000)
+    assert [(node.label, node.partitions) for node in progress.nodes] == [("node-1", ()), ("node-2.1", (1,))]
+    assert "node-1 runs nothing; node-2.1 runs 1>" in repr(progress)
+    assert "1 died and replaced" in repr(progress)
     assert "watermark 1970-01-01 00:00:01.5" in repr(progress)
     assert "died and replaced" in progress._repr_html_()

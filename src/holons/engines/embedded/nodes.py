@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holons.clock import SystemClock
 from holons.engines.memory_site import MemorySite
-from holons.engines.watching import Seen, Watcher
+from holons.engines.status import Status
+from holons.engines.watching import Watcher
 from holons.node import Node, Settings
 from holons.program import Job
 
@@ -18,6 +19,7 @@ class TurnNodes:
 
     def __init__(self, job: Job, site: MemorySite, nodes: int, settings: Settings) -> None:
         self._job, self._site = job, site
+        self.version = job.name
         self._nodes = [Node(f"node-{number}", site.ports(f"node-{number}"), settings) for number in range(1, nodes + 1)]
         for node in self._nodes:
             node.add_job(job.name, job)
@@ -32,5 +34,7 @@ class TurnNodes:
         told = self._watcher.finished(1)
         return all(node.finished and node.name in told for node in self._nodes)
 
-    def look(self) -> tuple[Seen, int]:
-        return self._watcher.look(self._job.name), 0
+    def look(self) -> Status:
+        streams = self._site.streams()
+        partitions = sum(streams[source.stream] for source in self._job.inputs)
+        return self._watcher.look(self._job.name, partitions)
