@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holons.engines.choosing import EngineName, check_engine, nodes_of
+from holons.clock import SystemClock
+from holons.engines.choosing import EngineName, chosen_engine, nodes_of
 from holons.engines.directory_site import DirectorySite
-from holons.engines.handle import DriverNodes, Run, Work
+from holons.engines.feeding import FedNodes, Feeder, is_live
+from holons.engines.handle import DriverNodes, Nodes, Run, Work
 from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill
 from holons.engines.results import LateRows, Results
 from holons.engines.scratch import scratch
@@ -33,7 +36,7 @@ def run(
     streams: Streams | None = None,
     *,
     nodes: int = 2,
-    engine: EngineName = "spark",
+    engine: EngineName | None = None,
     log: Path | str | None = None,
     store: str | None = None,
     upgrade: bool = False,
@@ -42,39 +45,61 @@ def run(
 ) -> Run:
     """Starts a job on nodes, and returns its handle at once: `h.run(job, streams).wait().results()`.
 
-    `streams` are bounded: `{"bids": [partition 0, partition 1, …]}`, each a table or a list of batches. With `log`, a
-    directory, everything is kept there: given streams are loaded into it first, without them the job goes on with what is
-    there, from where an earlier run of it was, however that ended. Without `log` nothing is left at the end.
-    Checkpoints may be elsewhere: `store` is a path, or a URI. With `upgrade` the job takes over from its older version.
+    `streams` are `{"bids": [partition 0, partition 1, …]}`. A partition is a table, a list of batches, or an iterator of
+    batches, which is read while the job runs. With `log`, a directory, everything is kept there: the streams are loaded into
+    it first; without streams the job goes on with those that are in it, from where an earlier run of it was, however that
+    ended. Without `log` nothing is left at the end. Checkpoints may be elsewhere: `store` is a path, or a URI. With
+    `upgrade` the job takes over from its older version.
 
     With `engine="spark"` each node is a task of `spark_session`, of the active session, or of one that is opened. With
-    `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own.
+    `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own. If `engine`
+    is left out, it is Spark where Spark and Java are installed; elsewhere a warning says that it is not.
     """
     check_inputs(job, streams, nodes, log)
-    check_engine(engine, spark=spark_session is not None)
+    engine = chosen_engine(engine, spark=spark_session is not None)
     settings = settings or Settings()
     if settings.replicas > nodes:
         raise BadInput(
             f"Settings(replicas={settings.replicas}) asks for more nodes than nodes={nodes}",
             hint=f"nodes={settings.replicas} or more",
         )
-    if engine == "embedded" and log is None:
-        from holons.engines.embedded.nodes import TurnNodes
-        from holons.engines.memory_site import MemorySite, logs_of
-
-        memory = MemorySite(logs_of(streams or {}))
-        turns = TurnNodes(job, memory, nodes, settings)
-        return Run(job, Work(job, turns, partial(memory.emitted, job.name), ExitStack(), kept=False))
+    live = {stream: partitions for stream, partitions in (streams or {}).items() if is_live(partitions)}
+    bounded = {stream: partitions for stream, partitions in (streams or {}).items() if stream not in live}
+    feeder = Feeder()
     with ExitStack() as begun:
-        site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store)
-        _check_streams(site, job, streams)
-        driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
-        with ExitStack() as loading:  # all or none
-            for stream, partitions in (streams or {}).items():
-                fill(loading.enter_context(site.loading(stream, len(partitions))), partitions)
-        at_work = DriverNodes(driver, job, nodes, upgrade=upgrade)
-        emitted = partial(site.emitted, job.name)
-        return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
+        at_work: Nodes
+        if engine == "embedded" and log is None:
+            from holons.engines.embedded.nodes import TurnNodes
+            from holons.engines.memory_site import MemorySite, logs_of
+
+            memory = MemorySite(logs_of(bounded), SystemClock() if live else None)
+            emitted = memory.emitted
+            _feed(memory, live, feeder, begun)
+            at_work = TurnNodes(job, memory, nodes, settings)
+        else:
+            site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store)
+            emitted = site.emitted
+            _check_streams(site, job, streams)
+            driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
+            with ExitStack() as loading:  # all or none
+                for stream, partitions in bounded.items():
+                    fill(loading.enter_context(site.loading(stream, len(partitions))), partitions)
+            for stream, partitions in live.items():
+                site.create(stream, len(partitions))
+            _feed(site, live, feeder, begun)
+            at_work = DriverNodes(driver, job, nodes, upgrade=upgrade)
+        if live:
+            at_work = FedNodes(at_work, feeder)
+        return Run(job, Work(job, at_work, partial(emitted, job.name), begun.pop_all(), kept=log is not None))
+
+
+def _feed(site: Site, streams: Streams, feeder: Feeder, ending: ExitStack) -> None:
+    """Begins to fill live streams; `ending` stops that and closes their logs."""
+    for stream, partitions in streams.items():
+        log = site.producer(stream, len(partitions), f"feeder-{uuid.uuid4().hex[:8]}")
+        ending.callback(log.close)
+        feeder.feed(stream, log, partitions)
+    ending.callback(feeder.stop)
 
 
 def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import warnings
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from holons.engines.driver import Driver
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
     from holons.engines.spark.frames import SparkSession
 
 EngineName: TypeAlias = Literal["spark", "embedded"]
+
+_SPARK_PACKAGES = ("pyspark", "pandas")
 
 
 def nodes_of(
@@ -34,6 +40,33 @@ def nodes_of(
     return SparkNodes(site, settings, nodes=nodes, spark_session=spark_session, master=master)
 
 
+class SparkMissing(UserWarning):
+    """Spark or Java is not installed, so nodes run without them."""
+
+
+def chosen_engine(engine: EngineName | None, *, spark: bool = False) -> EngineName:
+    """The engine that was named, once checked; if none was, Spark where it can run. `spark`: a session was passed."""
+    if engine is None and not spark and (missing := _missing_for_spark()):
+        warnings.warn(
+            f"{' and '.join(missing)} not installed: nodes run without Spark, in processes of this machine. "
+            'Say engine="embedded" if that is meant',
+            SparkMissing,
+            stacklevel=3,
+        )
+        return "embedded"
+    engine = engine or "spark"
+    check_engine(engine, spark=spark)
+    return engine
+
+
+def _missing_for_spark() -> list[str]:
+    """What Spark needs and is not installed. Which version Java has is looked at when a session is opened."""
+    missing = [package for package in _SPARK_PACKAGES if find_spec(package) is None]
+    home = os.environ.get("JAVA_HOME")
+    java = (Path(home) / "bin" / "java").exists() if home else shutil.which("java") is not None
+    return missing if java else [*missing, "Java"]
+
+
 def check_engine(engine: str, *, spark: bool = False) -> None:
     """Says at once if there is no such engine, or not what it needs. `spark`: whether Spark was asked for besides."""
     if engine not in ("spark", "embedded"):
@@ -46,7 +79,7 @@ def check_engine(engine: str, *, spark: bool = False) -> None:
 
 def check_spark() -> None:
     """Raises if the packages for Spark are not there; its session looks for Java."""
-    missing = [package for package in ("pyspark", "pandas") if find_spec(package) is None]
+    missing = [package for package in _SPARK_PACKAGES if find_spec(package) is None]
     if missing:
         raise MissingExtra(
             f"nodes run on Spark unless one says otherwise, and {' and '.join(missing)} is not installed",

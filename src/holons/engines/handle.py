@@ -11,10 +11,10 @@ import math
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from holons.clock import SystemClock
 from holons.engines import html
@@ -29,6 +29,7 @@ from holons.program.outputs import LATE
 
 _LOOK_S = 0.1
 _TEND_S = 0.01
+_FOLLOW_S = 0.02
 _WAKE_S = 0.5  # who waits wakes up now and then: a Ctrl-C that comes just before a long wait would not end it
 
 # --- nodes at work ---------------------------------------------------------------------------------------------------
@@ -86,6 +87,7 @@ class Work:
         self.ended = threading.Event()
         self._unwanted = threading.Event()
         self._outputs = outputs if kept else lambda: outputs().in_memory()
+        self._outputs_now = outputs
         self._reading = threading.Lock()
         self._clock = SystemClock()
         self._began_s = self._clock.now_s()
@@ -101,6 +103,17 @@ class Work:
         """The rows that were emitted so far. Waits while what is not kept is being saved."""
         with self._reading:
             return self._outputs()
+
+    def new_rows(self, channel: str, ordinals: dict[int, int]) -> list[dict[str, Any]]:
+        """Returns the rows of a channel from these ordinals on, by partition, and moves the ordinals behind them."""
+        rows: list[dict[str, Any]] = []
+        with self._reading:
+            outputs = self._outputs_now()
+            for partition in outputs.partitions(channel):
+                for batch in outputs.batches(channel, partition, ordinals.get(partition, 0)):
+                    rows += batch.to_pylist()
+                    ordinals[partition] = ordinals.get(partition, 0) + batch.num_rows
+        return rows
 
     def unwanted(self) -> None:
         """Nobody wants it any more: it ends soon. Never waits, since a garbage collector may call it anywhere."""
@@ -150,7 +163,7 @@ class Work:
         """Keeps all rows, since the logs will be gone."""
         with self._reading:
             saved = self._outputs()
-            self._outputs = lambda: saved
+            self._outputs = self._outputs_now = lambda: saved
 
 
 def _end_all() -> None:
@@ -222,6 +235,21 @@ class Run:
                 stacklevel=2,
             )
         return results
+
+    def follow(self, channel: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yields the rows of a channel as they are emitted, until the run has ended; raises what the job failed with.
+
+        The rows of each partition come in their order. Where the job has one channel, its name may be left out.
+        """
+        name, ordinals = channel or self.results().name_of(None), dict[int, int]()
+        try:
+            while not self._work.ended.wait(_FOLLOW_S):
+                yield from self._work.new_rows(name, ordinals)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+        yield from self._work.new_rows(name, ordinals)
+        self.wait().results().name_of(name)  # a channel that does not exist is an error
 
     def stop(self) -> None:
         """Ends its nodes, with a checkpoint, and waits for that; again does nothing. With a `log`, a new run goes on."""

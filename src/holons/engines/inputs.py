@@ -1,9 +1,9 @@
-"""Bounded inputs, as users have them: tables, or lists of batches and marks."""
+"""Inputs as users have them: tables, lists of batches and marks, or iterators of those, whose rows are still to come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -14,14 +14,20 @@ from holons.streams import AppendableLog, ReadableLog
 from holons.windows import END, Mark
 
 Piece: TypeAlias = pl.DataFrame | pa.Table | pa.RecordBatch | Mark
-PartitionRows: TypeAlias = Piece | Sequence[Piece]
-"""One partition, whole."""
+PartitionRows: TypeAlias = Piece | Sequence[Piece] | Iterator[Piece]
+"""One partition: whole, or an iterator that gives its rows while the job runs."""
+
+_PARTITION_HINT: Final = (
+    "a partition is a polars DataFrame (`.collect()` a LazyFrame), an Arrow table or batch, "
+    "or a list or an iterator of those and of marks"
+)
 
 
 def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
     """A partition as record batches and marks, ended by the mark at infinity."""
-    whole: Sequence[Piece] = rows if isinstance(rows, list | tuple) else [rows]
-    for piece in whole:
+    several: Iterable[Piece] = rows if isinstance(rows, list | tuple | Iterator) else [rows]
+    for piece in several:
+        check_piece(piece)
         if isinstance(piece, Mark | pa.RecordBatch):
             yield piece
         else:
@@ -43,15 +49,16 @@ def partitions_in(log: ReadableLog) -> list[list[Piece]]:
 
 
 def check_partitions(stream: str, partitions: Sequence[object]) -> None:
-    """Says which partition is not made of tables, batches and marks."""
+    """Raises if a partition is not made of tables, batches and marks; iterators are checked as they are read."""
     for number, rows in enumerate(partitions):
-        for piece in rows if isinstance(rows, list | tuple) else [rows]:
-            if not isinstance(piece, pl.DataFrame | pa.Table | pa.RecordBatch | Mark):
-                raise BadInput(
-                    f"partition {number} of {stream!r} holds a {type(piece).__name__}",
-                    hint="a partition is a polars DataFrame (`.collect()` a LazyFrame), an Arrow table or batch, "
-                    "or a list of those and of marks",
-                )
+        for piece in rows if isinstance(rows, list | tuple) else [] if isinstance(rows, Iterator) else [rows]:
+            check_piece(piece, f"partition {number} of {stream!r}")
+
+
+def check_piece(piece: object, where: str = "a partition") -> None:
+    """Raises if something is neither a table, nor a batch, nor a mark."""
+    if not isinstance(piece, pl.DataFrame | pa.Table | pa.RecordBatch | Mark):
+        raise BadInput(f"{where} holds a {type(piece).__name__}", hint=_PARTITION_HINT)
 
 
 def fill(log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:

@@ -78,13 +78,13 @@ class Results:
 
     def rows(self, channel: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
         """The rows of a channel as dicts, partition after partition, or those of one partition."""
-        name = self._name(channel)
+        name = self.name_of(channel)
         chosen = self.outputs.partitions(name) if partition is None else [partition]
         return [row for number in chosen for batch in self.outputs.batches(name, number) for row in batch.to_pylist()]
 
     def count(self, channel: str | None = None, partition: int | None = None) -> int:
         """How many rows a channel has, or one of its partitions."""
-        return self.outputs.count(self._name(channel), partition)
+        return self.outputs.count(self.name_of(channel), partition)
 
     @property
     def collected(self) -> Collected:
@@ -95,7 +95,8 @@ class Results:
         """Canonical bytes of everything: equal runs, equal bytes."""
         return canonical(self.collected)
 
-    def _name(self, channel: str | None) -> str:
+    def name_of(self, channel: str | None) -> str:
+        """The name of the channel that is meant: the only one, if none is named."""
         if channel is None:
             return self._only_channel()
         if channel not in self.channels:
@@ -116,7 +117,7 @@ class Results:
 
     def schema(self, channel: str | None = None) -> pl.Schema:
         """The columns of a channel and their types, after the `partition` that wrote the row."""
-        columns = self._columns(self._name(channel))
+        columns = self._columns(self.name_of(channel))
         return pl.Schema({_PARTITION: columns.get(_PARTITION, pl.Int64()), **columns})
 
     def _columns(self, name: str) -> pl.Schema:
@@ -131,7 +132,7 @@ class Results:
         Rows are read batch by batch, so a query that polars can stream needs memory for a few batches only:
         `results.scan().group_by("page").agg(pl.len()).collect(engine="streaming")`, or `.sink_parquet(...)`.
         """
-        name = self._name(channel)
+        name = self.name_of(channel)
         schema = self.schema(name)
 
         def read(
@@ -152,14 +153,14 @@ class Results:
 
         DuckDB, Arrow datasets and others take it as it is: `duckdb.sql("select count(*) from reader")`.
         """
-        name = self._name(channel)
+        name = self.name_of(channel)
         schema = self.schema(name)
         batches = (batch for frame in self._frames(name, schema) for batch in frame.to_arrow().to_batches())
         return pa.RecordBatchReader.from_batches(schema.to_frame().to_arrow().schema, batches)
 
     def to_polars(self, channel: str | None = None) -> pl.DataFrame:
         """The rows of a channel as a table, with their `partition`."""
-        name = self._name(channel)
+        name = self.name_of(channel)
         schema = self.schema(name)
         return pl.concat([schema.to_frame(), *self._frames(name, schema)])
 
@@ -199,7 +200,7 @@ class Results:
 
         With `by`, a column of times, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new.
         """
-        name = self._name(channel)
+        name = self.name_of(channel)
         schema = self._columns(name)
         log = MemoryLog(1 + max(self.outputs.partitions(name), default=0))
         for number in self.outputs.partitions(name):
