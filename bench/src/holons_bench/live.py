@@ -13,7 +13,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -27,7 +27,7 @@ from holons.engines.embedded.processes import ProcessNodes
 from holons.engines.embedded.producers import ProcessProducers
 from holons.engines.producers import Feed, Producers
 from holons.engines.status import Status
-from holons.errors import HolonsError, NodesSilent
+from holons.errors import HolonsError, InvariantBroken, NodesSilent
 from holons.node import Settings, Submitted, decode_heartbeat
 from holons.program import Job
 from holons.streams import Cursor, ReadableLog, SharedLog
@@ -117,6 +117,19 @@ def run(
             with _output(site, version, load) as output, script.followed():
                 follower = _Follower(load, start_s, output, heartbeats, script)
                 return follower.follow(driver, version, producers, setting.poll_s, observe)
+
+
+def check(case: str, rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, int]]) -> None:
+    """Raises unless there is a row for each window, in order, with the expected values: a wrong result is not measured."""
+    if [row["window"] for row in rows] != [values["window"] for values in expected]:
+        raise InvariantBroken(
+            f"{case}: {len(rows)} of {len(expected)} windows came out, or not in order",
+            hint="if some are missing, the machine cannot keep up: a lower rate",
+        )
+    pairs = enumerate(zip(rows, expected, strict=True))
+    wrong = [number for number, (row, values) in pairs if any(row[name] != value for name, value in values.items())]
+    if wrong:
+        raise InvariantBroken(f"{case}: {len(wrong)} windows are wrong, the first is number {wrong[0]}")
 
 
 def start_spark(setting: Setting) -> None:

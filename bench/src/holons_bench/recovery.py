@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 import holons as h
-from holons.errors import InvariantBroken
 from holons.nexmark import PacedBids, highest_bid, highest_bids
 from holons.node import Settings
 from holons_bench import live, plots
@@ -104,7 +103,7 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
             progress(f"{scenario}, {plan.way(replicas)}")
             job = h.job(highest_bid(load.window_us), "bids", time="date_time")
             chronicle = live.run(job, load, plan.setting(replicas), faults)
-            check(chronicle, expected, scenario)
+            live.check(scenario, chronicle.rows, expected)
             runs.setdefault(scenario, {})[plan.way(replicas)] = chronicle
     return runs
 
@@ -133,13 +132,6 @@ def run_stock(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> R
 def beside(runs: Runs, others: Runs) -> Runs:
     """Runs of the same scenarios, side by side."""
     return {scenario: {**ways, **others.get(scenario, {})} for scenario, ways in runs.items()}
-
-
-def check(run: Chronicle, expected: list[dict[str, int]], scenario: str) -> None:
-    """Raises unless every window is what it must be."""
-    wrong = [want["window"] for found, want in zip(run.rows, expected, strict=True) if found != want]
-    if wrong:
-        raise InvariantBroken(f"{scenario}: {len(wrong)} windows are wrong, the first at {wrong[0]} us")
 
 
 def records(runs: Mapping[str, Mapping[str, Chronicle]]) -> list[Record]:

@@ -10,7 +10,7 @@ from rich.console import Console
 import holons as h
 from holons.errors import BadInput, InvariantBroken, StillRunning
 from holons.nexmark import PacedBids
-from holons_bench import latency
+from holons_bench import latency, live
 
 
 def bids_of(load):
@@ -40,13 +40,13 @@ def test_what_is_measured_is_checked(query, every_us, field, monkeypatch):
     monkeypatch.setitem(latency._LENGTH_MS, "q5", 100)
     load = PacedBids(20_000, 3, 0.4, every_us, 5_000)
     rows = h.run(latency.job(query), {"bids": bids_of(load)}, engine="embedded").wait().results().to_polars()
-    rows = rows.head(load.windows).to_dicts()
-    latency.check(query, load, rows)
+    rows, expected = rows.head(load.windows).to_dicts(), latency.expected(query, load)
+    live.check(query, rows, expected)
     with pytest.raises(InvariantBroken, match="windows came out"):
-        latency.check(query, load, rows[1:])
+        live.check(query, rows[1:], expected)
     rows[2][field] += 1
     with pytest.raises(InvariantBroken, match="1 windows are wrong, the first is number 2"):
-        latency.check(query, load, rows)
+        live.check(query, rows, expected)
 
 
 def test_figures_are_those_of_windows():

@@ -99,10 +99,10 @@ def test_every_scenario_is_one_of_stock_spark_too():
 
 def test_wrong_windows_are_noticed():
     run = made_up()
-    recovery.check(run, ROWS, "calm")
+    live.check("calm", run.rows, ROWS)
     run.rows[7] = run.rows[7] | {"price": -1}
-    with pytest.raises(InvariantBroken, match="1 windows are wrong, the first at 700000 us"):
-        recovery.check(run, ROWS, "calm")
+    with pytest.raises(InvariantBroken, match="1 windows are wrong, the first is number 7"):
+        live.check("calm", run.rows, ROWS)
 
 
 def test_every_scenario_runs_in_every_way(monkeypatch):
@@ -131,7 +131,7 @@ def test_two_nodes_killed_and_back_and_one_paused_in_a_real_run():
         live.Fault(5.0, 0, "pause", 0.3),
     ]
     run = live.run(job, load, plan.setting(1), faults)
-    recovery.check(run, recovery.highest_bids(load)[: load.windows], "all at once")
+    live.check("all at once", run.rows, recovery.highest_bids(load)[: load.windows])
     assert [one.what for one in run.happened] == ["killed", "killed", "started", "paused", "resumed"]
     started = next(one.node for one in run.happened if one.what == "started")
     assert started in run.came_up_s() or run.readable_s[-1] < 10
@@ -152,5 +152,5 @@ def test_a_node_that_dies_before_the_load_begins_is_replaced(monkeypatch):
     load = recovery.PacedBids(1_000, 2, 1.0, 500_000, 100_000)
     job = recovery.h.job(recovery.highest_bid(load.window_us), "bids", time="date_time")
     run = live.run(job, load, plan.setting(1))
-    recovery.check(run, recovery.highest_bids(load)[: load.windows], "one dead before")
+    live.check("one dead before", run.rows, recovery.highest_bids(load)[: load.windows])
     assert {one.node.partition("#")[0] for one in run.heard if one.at_s > 0} == {"node-2", "node-3"}

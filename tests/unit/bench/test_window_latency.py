@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from holons.errors import BadInput, InvariantBroken
-from holons_bench import window_latency
-from holons_bench.window_latency import Load, check
+from holons_bench import live, window_latency
+from holons_bench.window_latency import Load
 
 LOAD = Load(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
 
@@ -21,7 +21,7 @@ def test_what_is_expected_is_what_the_producer_writes(rate_per_s):
             assert batch["ts"][-1].as_py() == round(due_s * 1e6)
             for ts, price in zip(batch["ts"].to_pylist(), batch["price"].to_pylist(), strict=True):
                 best[ts // load.window_us] = max(best.get(ts // load.window_us, 0), price)
-    assert [best[window] for window in range(load.windows)] == load.expected()
+    assert [best[window] for window in range(load.windows)] == [row["value"] for row in load.expected()]
 
 
 def test_the_batch_with_a_window_s_last_event_also_seals_it():
@@ -36,12 +36,12 @@ def test_a_window_must_end_with_a_batch():
 
 
 def test_missing_or_wrong_windows_are_noticed():
-    found = [{"window": number * LOAD.window_us, "value": value} for number, value in enumerate(LOAD.expected())]
-    check(found, LOAD)
+    found = LOAD.expected()
+    live.check("windows", found, LOAD.expected())
     wrong = [*found[:-1], found[-1] | {"value": found[-1]["value"] + 1}]
     for broken in (found[:-1], wrong, found[::-1]):
         with pytest.raises(InvariantBroken):
-            check(broken, LOAD)
+            live.check("windows", broken, LOAD.expected())
 
 
 def test_a_whole_run_gives_flat_records_and_a_line_of_the_table():
