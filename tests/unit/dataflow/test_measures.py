@@ -325,13 +325,13 @@ def test_what_functions_give_has_the_type_that_their_sample_gave():
 @pytest.mark.parametrize(
     ("give", "told"),
     [
-        (lambda twice: twice if twice < 20 else "many", "Int64, and now 'many'"),
-        (lambda twice: twice if twice < 20 else 0.5, "Int64, and now 0.5"),
-        (lambda twice: {"x": twice if twice < 20 else 0.5}, r"Struct\(.*, and now \{'x': 0.5\}"),
-        (lambda twice: (1, twice if twice < 20 else 0.5), r"Struct\(.*, and now \{'field_0': 1, 'field_1': 0.5\}"),
-        (lambda twice: {"x": 1} if twice < 20 else {"x": 1, "y": 2}, r"Struct\(.*, and now \{'x': 1, 'y': 2\}"),
-        (lambda twice: {"x": 1, "y": 2} if twice < 20 else {"x": 1}, r"Struct\(.*, and now \{'x': 1\}"),
-        (lambda twice: [twice if twice < 20 else 0.5], r"List\(.*, and now \[0.5\]"),
+        (lambda twice: twice if twice < 20 else "many", "Int64, and a window gave 'many'"),
+        (lambda twice: twice if twice < 20 else 0.5, "Int64, and a window gave 0.5"),
+        (lambda twice: {"x": twice if twice < 20 else 0.5}, r"Struct\(.*, and a window gave \{'x': 0.5\}"),
+        (lambda twice: (1, twice if twice < 20 else 0.5), r"Struct\(.*, and a window gave \{'field_0': 1, 'field_1': 0.5\}"),
+        (lambda twice: {"x": 1} if twice < 20 else {"x": 1, "y": 2}, r"Struct\(.*, and a window gave \{'x': 1, 'y': 2\}"),
+        (lambda twice: {"x": 1, "y": 2} if twice < 20 else {"x": 1}, r"Struct\(.*, and a window gave \{'x': 1\}"),
+        (lambda twice: [twice if twice < 20 else 0.5], r"List\(.*, and a window gave \[0.5\]"),
     ],
     ids=["text", "fraction", "in a struct", "in a tuple", "more fields", "fewer fields", "in a list"],
 )
@@ -340,7 +340,7 @@ def test_what_functions_give_must_not_change_its_type(give, told, keyed):
     windowed = bid_stream().with_columns(one=pl.lit("one")).window(h.Tumbling("1h"))
     measure = {"x": h.using(half(give), "price")}
     result = windowed.group_by("one").agg(**measure) if keyed else windowed.agg(**measure)
-    with pytest.raises(h.HolonsError, match=f"half: of its sample it is {told}") as error:
+    with pytest.raises(h.HolonsError, match=f"half: its sample gave values of type {told}") as error:
         h.run(result.to("out"), {"bids": [bids()]}, engine="embedded", nodes=1).wait()
     assert "always give the same type" in str(error.value)
 

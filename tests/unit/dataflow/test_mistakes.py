@@ -216,7 +216,7 @@ BUILDING = {
     "columns that the sample has not": (lambda: h.using(WIDEST, "price"), "as its sample has, 2; here it is given 1"),
     "values of several types": (
         lambda: bid_stream().window(ONE).agg(x=h.using(MIXED, "price")),
-        "of its sample it is",
+        "its sample gave values of type",
     ),
     "map that changes the number of rows": (
         lambda: bid_stream().map_batches(lambda rows: pl.DataFrame({"x": [1]})),

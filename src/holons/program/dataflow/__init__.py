@@ -5,8 +5,8 @@ Read `api.py` first (what people write), then `plan.py` (what that is), then `pi
 
 from holons.program.dataflow.api import Completed, Dataset, Flow, Grouped, Stream, Windowed, source
 from holons.program.dataflow.diagrams import Diagram
+from holons.program.dataflow.measure import Measure
 from holons.program.dataflow.measures import (
-    Measure,
     approx_count_distinct,
     count,
     count_distinct,

@@ -13,7 +13,8 @@ from holons.errors import BadProgram, BadWindow
 from holons.program.dataflow import plan
 from holons.program.dataflow.diagrams import Diagram, diagram
 from holons.program.dataflow.lines import line_of_user
-from holons.program.dataflow.measures import Measure, count
+from holons.program.dataflow.measure import Measure
+from holons.program.dataflow.measures import count
 from holons.program.dataflow.pipeline import Pipeline
 from holons.program.dataflow.plan import Node, Sink, Source
 from holons.program.dataflow.steps import Columns, Explode, Filter, Function, Items, Lookup, MapBatches, Step

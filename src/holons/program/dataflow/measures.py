@@ -1,22 +1,15 @@
-"""What a window is asked for: `agg(n=h.count(), best=h.max("price"))`.
-
-A measure says which aggregate keeps it, what is inserted for each row, and how its values are read as a column.
-"""
+"""What a window is asked for: `agg(n=h.count(), best=h.max("price"))`. The functions at the end are what users write."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from holons import codec
 from holons.algebra import (
     Aggregate,
     Average,
@@ -24,7 +17,6 @@ from holons.algebra import (
     DistinctCount,
     GCounter,
     HyperLogLog,
-    Keyed,
     LWWRegister,
     MaxRegister,
     MinRegister,
@@ -34,96 +26,19 @@ from holons.algebra import (
 )
 from holons.errors import BadElement, BadProgram
 from holons.program.dataflow.columns import packed, packed_names, plain, restored, unpacked
-from holons.program.dataflow.expressions import words
 from holons.program.dataflow.lines import line_of_user
-
-Column: TypeAlias = str | pl.Expr
-Kind: TypeAlias = Literal["int", "float", "str"]
-Values: TypeAlias = "npt.NDArray[np.generic]"
-
-
-class Measure(ABC):
-    """One named result of a window. Frozen and picklable."""
-
-    where: pl.Expr | None
-
-    @abstractmethod
-    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
-        """The aggregate that keeps it, for rows with these columns."""
-
-    @abstractmethod
-    def element(self, frame: pl.DataFrame) -> object:
-        """What is inserted: null where `where` does not hold."""
-
-    def checked(self, frame: pl.DataFrame, schema: pl.Schema | None) -> object:
-        """The same, if it is what the aggregate takes; without a schema that is known only now."""
-        return self.element(frame)
-
-    @abstractmethod
-    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
-        """What the aggregate's values mean, one for each group."""
-
-    def check(self, schema: pl.Schema | None) -> None:
-        """Raises unless rows with these columns can be measured so: it is tried on a frame without rows."""
-        self.crdt(schema)
-        if schema is None:
-            return
-        if self.where is not None and dtype_of(self.where, schema) != pl.Boolean:
-            raise BadProgram(
-                f"{self}: where is {dtype_of(self.where, schema)}, not a condition", hint='e.g. pl.col("price") > 100'
-            )
-        self.element(schema.to_frame())
-
-    def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
-        """The type of what is read, if it can be told: what no groups at all give."""
-        if schema is None:
-            return None
-        crdt = self.crdt(schema)
-        found = self.read(crdt.values(crdt.zero(0)), schema).dtype
-        return None if found == pl.Null else found
-
-    @property
-    def counts_every_row(self) -> bool:
-        """Whether it is one more for every row."""
-        return False
-
-
-def column(frame: pl.DataFrame, what: Column, where: pl.Expr | None = None) -> pl.Series:
-    """A column of a frame, null where a condition does not hold."""
-    if isinstance(what, str) and what in frame.columns and where is None:
-        return frame[what]
-    wanted = pl.col(what) if isinstance(what, str) else what
-    found = frame.select((wanted if where is None else pl.when(where).then(wanted)).alias("value")).to_series()
-    return found if len(found) == len(frame) else found.new_from_index(0, len(frame))
-
-
-def dtype_of(what: Column, schema: pl.Schema | None) -> pl.DataType | None:
-    """The type of a column, if the schema is known."""
-    if schema is not None and isinstance(what, str) and what in schema:
-        return schema[what]
-    return None if schema is None else column(schema.to_frame(), what).dtype
-
-
-def _kind(dtype: pl.DataType | None, given: Kind | None, otherwise: Kind = "int") -> Kind:
-    if given is not None or dtype is None:
-        return given or otherwise
-    if dtype.is_float():
-        return "float"
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return "str"
-    if dtype.is_integer() or dtype.is_temporal() or dtype == pl.Boolean:
-        return "int"
-    raise BadProgram(f"a column of {dtype} cannot be aggregated so", hint="numbers, strings, booleans and times can")
-
-
-def _name(what: Column) -> str:
-    return what if isinstance(what, str) else words(what)
-
-
-def _told(what: str, given: str, where: pl.Expr | None) -> str:
-    """A measure in words."""
-    condition = "" if where is None else f"where {words(where)}"
-    return f"{what}({' '.join(part for part in (given, condition) if part)})"
+from holons.program.dataflow.measure import (
+    Column,
+    Measure,
+    ValueKind,
+    Values,
+    column,
+    column_name,
+    dtype_of,
+    in_words,
+    kind_of,
+)
+from holons.program.dataflow.using import Using
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +61,7 @@ class Count(Measure):
         return self.where is None
 
     def __str__(self) -> str:
-        return _told("count", "", self.where)
+        return in_words("count", "", self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +70,13 @@ class Simple(Measure):
 
     what: Literal["sum", "mean", "min", "max"]
     column: Column
-    kind: Kind | None = None
+    kind: ValueKind | None = None
     where: pl.Expr | None = None
 
     def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
-        otherwise: Kind = "float" if self.what == "mean" else "int"
+        otherwise: ValueKind = "float" if self.what == "mean" else "int"
         dtype = dtype_of(self.column, schema)
-        kind = _kind(dtype, self.kind, otherwise)
+        kind = kind_of(dtype, self.kind, otherwise)
         if self.what in ("sum", "mean"):
             if kind == "str" or (dtype is not None and dtype.is_temporal()):
                 raise BadProgram(
@@ -177,12 +92,14 @@ class Simple(Measure):
     def checked(self, frame: pl.DataFrame, schema: pl.Schema | None) -> object:
         found = column(frame, self.column, self.where)
         if schema is None and self.kind is None and found.dtype != pl.Null:
-            needed = _kind(found.dtype, None)
+            needed = kind_of(found.dtype, None)
             if needed == "str" and self.what in ("sum", "mean"):
-                raise BadElement(f"{self}: {_name(self.column)} is {found.dtype}", hint="take a column of numbers")
+                raise BadElement(
+                    f"{self}: {column_name(self.column)} is {found.dtype}", hint="take a column of numbers"
+                )
             if needed != "int" and self.what != "mean":
                 raise BadElement(
-                    f"{self} takes integers unless it is told otherwise, and {_name(self.column)} is {found.dtype}",
+                    f"{self} takes integers unless it says otherwise, and {column_name(self.column)} is {found.dtype}",
                     hint=f'say h.{self.what}(..., kind="{needed}"), or give the source a schema',
                 )
         return found
@@ -196,7 +113,7 @@ class Simple(Measure):
         return restored(found, dtype_of(self.column, schema))
 
     def __str__(self) -> str:
-        return _told(self.what, _name(self.column), self.where)
+        return in_words(self.what, column_name(self.column), self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +129,7 @@ class Distinct(Measure):
         dtype = dtype_of(self.column, schema)
         if self.exact and dtype is not None and dtype.is_float():
             raise BadProgram(
-                f"{_name(self.column)} is {dtype}: exactly equal floats are rarely meant",
+                f"{column_name(self.column)} is {dtype}: exactly equal floats are rarely meant",
                 hint="round it and cast it to an integer, or take h.approx_count_distinct",
             )
         return DistinctCount() if self.exact else HyperLogLog(self.precision)
@@ -224,7 +141,9 @@ class Distinct(Measure):
         return pl.Series(values.astype(np.int64))
 
     def __str__(self) -> str:
-        return _told("count_distinct" if self.exact else "approx_count_distinct", _name(self.column), self.where)
+        return in_words(
+            "count_distinct" if self.exact else "approx_count_distinct", column_name(self.column), self.where
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +174,7 @@ class Quantile(Measure):
         return pl.Series([one.quantile(self.q) for one in values.tolist()], dtype=pl.Float64)
 
     def __str__(self) -> str:
-        return _told("quantile", f"{_name(self.column)}, {self.q}", self.where)
+        return in_words("quantile", f"{column_name(self.column)}, {self.q}", self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +194,7 @@ class Last(Measure):
         return restored(pl.Series(values.tolist()), dtype_of(self.column, schema))
 
     def __str__(self) -> str:
-        return _told("last", _name(self.column), self.where)
+        return in_words("last", column_name(self.column), self.where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,91 +232,7 @@ class Top(Measure):
 
     def __str__(self) -> str:
         by = ", ".join(f"{name}{'' if down else ' up'}" for name, down in zip(self.by, self.descending, strict=True))
-        return _told("top_k", f"{self.k} by {by}", self.where)
-
-
-@dataclass(frozen=True, eq=False)
-class Using(Measure):
-    """Any aggregate, given some columns."""
-
-    aggregate: Aggregate[Any]
-    columns: tuple[Column, ...]
-    where: pl.Expr | None = None
-
-    def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
-        for what in self.columns:
-            dtype_of(what, schema)
-        return self.aggregate
-
-    def element(self, frame: pl.DataFrame) -> object:
-        columns = tuple(column(frame, what, self.where) for what in self.columns)
-        return columns[0] if len(columns) == 1 else columns
-
-    def check(self, schema: pl.Schema | None) -> None:
-        super().check(schema)
-        self.read(codec.object_array(list(self._examples)), schema)
-
-    def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
-        if values.dtype.kind != "O":
-            return pl.Series(values)
-        told = [_as_rows_have_it(one) for one in values.tolist()]
-        if self._given is None:
-            return pl.Series(told, strict=False)
-        found = pl.Series(told, dtype=self._given, strict=False)
-        for one, kept in zip(told, found.to_list(), strict=True):
-            if not _same(one, kept):
-                raise BadElement(
-                    f"{self.aggregate.describe()}: of its sample it is {self._given}, and now {one!r}",
-                    hint="let value(...) always give the same type and fields, e.g. float(...), or None; "
-                    "and take a sample like the columns that it is given",
-                )
-        return found
-
-    @property
-    def _examples(self) -> tuple[Any, ...]:
-        return self.aggregate.examples if isinstance(self.aggregate, Custom) else ()
-
-    @cached_property
-    def _given(self) -> pl.DataType | None:
-        """The type of its values, if it is an aggregate with a sample that tells."""
-        dtype = pl.Series([_as_rows_have_it(one) for one in self._examples], strict=False).dtype
-        return None if _unclear(dtype) else dtype
-
-    def __str__(self) -> str:
-        return _told(self.aggregate.describe(), ", ".join(map(_name, self.columns)), self.where)
-
-
-def _same(one: object, other: object) -> bool:
-    """Whether nothing of a value was lost on its way into a column: 1 may be 1.0 there, 1.5 may not be 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other) or (one != one and other != other)
-
-
-def _unclear(dtype: pl.DataType) -> bool:
-    """Whether a few values do not tell a type, or one inside it: nothing was there, or decimals with so many digits."""
-    if isinstance(dtype, pl.List):
-        return _unclear(dtype.inner)  # type: ignore[arg-type]
-    if isinstance(dtype, pl.Struct):
-        return any(_unclear(field.dtype) for field in dtype.fields)  # type: ignore[arg-type]
-    return dtype == pl.Null or dtype.is_decimal()
-
-
-def _as_rows_have_it(value: object) -> object:
-    """What an aggregate of any kind gives, in terms of lists and structs, and in one order."""
-    if isinstance(value, frozenset | set):
-        return sorted(value, key=lambda one: (type(one).__name__, one))
-    if isinstance(value, Keyed):
-        return [{"key": key, "value": _as_rows_have_it(one)} for key, one in value.items()]
-    if isinstance(value, np.ndarray):  # of any length, not always of the sample's
-        return value.tolist()
-    if isinstance(value, list):
-        return [_as_rows_have_it(one) for one in value]
-    if type(value) is tuple:  # its parts may be of different types, those of a list may not
-        return {f"field_{place}": _as_rows_have_it(one) for place, one in enumerate(value)}
-    return value
+        return in_words("top_k", f"{self.k} by {by}", self.where)
 
 
 # --- what users write -------------------------------------------------------------------------------------------------
@@ -408,7 +243,7 @@ def count(*, where: pl.Expr | None = None) -> Measure:
     return Count(where)
 
 
-def sum(column: Column, kind: Kind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
+def sum(column: Column, kind: ValueKind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
     """The exact sum of a column; 0 of nothing. Without a schema say `kind="float"` for floats."""
     return Simple("sum", column, kind, where)
 
@@ -418,12 +253,12 @@ def mean(column: Column, *, where: pl.Expr | None = None) -> Measure:
     return Simple("mean", column, None, where)
 
 
-def min(column: Column, kind: Kind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
+def min(column: Column, kind: ValueKind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
     """The smallest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
     return Simple("min", column, kind, where)
 
 
-def max(column: Column, kind: Kind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
+def max(column: Column, kind: ValueKind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
     """The largest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
     return Simple("max", column, kind, where)
 

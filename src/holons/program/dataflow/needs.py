@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from holons.program.dataflow import measures, steps
+from holons.program.dataflow.measure import Column, Measure
 from holons.program.dataflow.plan import Aggregate, At, Gathered, Join, Node, Pair, Sink, Source, Stepped, Union, nodes
+from holons.program.dataflow.using import Using
 
 Names: TypeAlias = frozenset[str] | None
 """Columns; None: all of them, whatever they are."""
@@ -102,17 +104,17 @@ def _step_reads(step: steps.Step, before: Node, names: Names) -> Names:
     return _all(before)  # a function may look at any column
 
 
-def _measure_reads(measure: measures.Measure) -> Names:
+def _measure_reads(measure: Measure) -> Names:
     where = frozenset() if measure.where is None else _roots([measure.where])
     if isinstance(measure, measures.Top):
         return _both(frozenset((*measure.by, *measure.columns)), where)
-    if isinstance(measure, measures.Using):
+    if isinstance(measure, Using):
         return _both(_columns(measure.columns), where)
     column = getattr(measure, "column", None)
     return _both(frozenset() if column is None else _columns([column]), where)
 
 
-def _columns(columns: Iterable[measures.Column]) -> Names:
+def _columns(columns: Iterable[Column]) -> Names:
     return _roots(pl.col(one) if isinstance(one, str) else one for one in columns)
 
 

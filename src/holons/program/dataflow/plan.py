@@ -22,7 +22,7 @@ from holons.errors import BadProgram
 from holons.program.dataflow.columns import packed
 from holons.program.dataflow.expressions import across_rows
 from holons.program.dataflow.lines import line_of_user, written_at
-from holons.program.dataflow.measures import Measure
+from holons.program.dataflow.measure import Measure
 from holons.program.dataflow.steps import Step
 from holons.windows import AlignedSpec, Duration, WindowSpec, micros
 from holons.windows.duration import duration_text
