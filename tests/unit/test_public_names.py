@@ -27,7 +27,7 @@ INTERNAL = {
     "Declared": "what all state has in common: h.WCRDT, h.WLocal or h.Local",
     "Layout": "what the runtime knows about a program",
     "Masked": "rows of a product's field",
-    "Node": "a step of a plan",
+    "PlanNode": "a step of a plan",
     "Origin": "where rows come from: partition and offset",
     "Outputs": "what results read",
     "Running": "what a node says that it runs",

@@ -328,8 +328,14 @@ def test_what_functions_give_has_the_type_that_their_sample_gave():
         (lambda twice: twice if twice < 20 else "many", "Int64, and a window gave 'many'"),
         (lambda twice: twice if twice < 20 else 0.5, "Int64, and a window gave 0.5"),
         (lambda twice: {"x": twice if twice < 20 else 0.5}, r"Struct\(.*, and a window gave \{'x': 0.5\}"),
-        (lambda twice: (1, twice if twice < 20 else 0.5), r"Struct\(.*, and a window gave \{'field_0': 1, 'field_1': 0.5\}"),
-        (lambda twice: {"x": 1} if twice < 20 else {"x": 1, "y": 2}, r"Struct\(.*, and a window gave \{'x': 1, 'y': 2\}"),
+        (
+            lambda twice: (1, twice if twice < 20 else 0.5),
+            r"Struct\(.*, and a window gave \{'field_0': 1, 'field_1': 0.5\}",
+        ),
+        (
+            lambda twice: {"x": 1} if twice < 20 else {"x": 1, "y": 2},
+            r"Struct\(.*, and a window gave \{'x': 1, 'y': 2\}",
+        ),
         (lambda twice: {"x": 1, "y": 2} if twice < 20 else {"x": 1}, r"Struct\(.*, and a window gave \{'x': 1\}"),
         (lambda twice: [twice if twice < 20 else 0.5], r"List\(.*, and a window gave \[0.5\]"),
     ],

@@ -16,7 +16,7 @@ from holons.program.dataflow.lines import line_of_user
 from holons.program.dataflow.measure import Measure
 from holons.program.dataflow.measures import count
 from holons.program.dataflow.pipeline import Pipeline
-from holons.program.dataflow.plan import Node, Sink, Source
+from holons.program.dataflow.plan import PlanNode, Sink, Source
 from holons.program.dataflow.steps import Columns, Explode, Filter, Function, Items, Lookup, MapBatches, Step
 from holons.program.dataflow.text import explain, one_line
 from holons.program.job import Input, Job
@@ -44,7 +44,7 @@ def source(stream: str, *, time: str = "ts", disorder: Duration = "0s", schema: 
 class Dataset:
     """What streams and results have in common: rows, and what can be done to each."""
 
-    node: Node
+    node: PlanNode
 
     @property
     def schema(self) -> pl.Schema | None:
@@ -153,7 +153,7 @@ class Stream(Dataset):
 class Windowed:
     """Rows in windows: what is to be known of each?"""
 
-    node: Node
+    node: PlanNode
     spec: WindowSpec
     accumulate: bool = False
 
@@ -208,7 +208,7 @@ class Windowed:
                     f"{line}: {name} is a {type(measure).__name__}, not a measure",
                     hint='e.g. h.count(), h.max("price"), h.using(MyAggregate(), "price")',
                 )
-        return Completed(plan.Aggregate(self.node, self.spec, keys, tuple(measures.items()), self.accumulate, local))
+        return Completed(plan.Aggregation(self.node, self.spec, keys, tuple(measures.items()), self.accumulate, local))
 
     if not TYPE_CHECKING:
 
@@ -355,7 +355,7 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
     return Flow(program, inputs, name or sinks[0].channel)
 
 
-def _shown(node: Node) -> str:
+def _shown(node: PlanNode) -> str:
     text = one_line(node)
     return text if len(text) <= _CHARS_SHOWN else f"{text[: _CHARS_SHOWN - 1]}…"
 

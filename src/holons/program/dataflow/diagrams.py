@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
-from holons.program.dataflow.plan import Aggregate, Join, Sink, nodes
+from holons.program.dataflow.plan import Aggregation, Join, Sink, nodes
 from holons.program.dataflow.text import one_line, where_computed
 
 _LINE_CHARACTERS: Final = 35
@@ -48,7 +48,7 @@ def diagram(sinks: Sequence[Sink]) -> Diagram:
     lines = ["flowchart LR"]
     for step, name in names.items():
         label = quoted([*_wrapped(one_line(step)), where_computed(step)])
-        lines.append(f"  {name}[{label}]:::{'windowed' if isinstance(step, Aggregate | Join) else 'step'}")
+        lines.append(f"  {name}[{label}]:::{'windowed' if isinstance(step, Aggregation | Join) else 'step'}")
     for number, sink in enumerate(sinks):
         lines.append(f"  s{number}([{quoted(_wrapped(f'to {sink.channel}'))}]):::sink")
     lines += [f"  {names[before]} --> {name}" for step, name in names.items() for before in step.inputs]

@@ -10,7 +10,19 @@ import polars as pl
 
 from holons.program.dataflow import measures, steps
 from holons.program.dataflow.measure import Column, Measure
-from holons.program.dataflow.plan import Aggregate, At, Gathered, Join, Node, Pair, Sink, Source, Stepped, Union, nodes
+from holons.program.dataflow.plan import (
+    Aggregation,
+    At,
+    Gathered,
+    Join,
+    Pair,
+    PlanNode,
+    Sink,
+    Source,
+    Stepped,
+    Union,
+    nodes,
+)
 from holons.program.dataflow.using import Using
 
 Names: TypeAlias = frozenset[str] | None
@@ -30,7 +42,7 @@ def columns_needed(sinks: Sequence[Sink]) -> Needs:
     """The columns that somebody reads."""
     wanted: dict[int, Names] = {}
 
-    def want(node: Node, names: Names) -> None:
+    def want(node: PlanNode, names: Names) -> None:
         wanted[id(node)] = _both(wanted[id(node)], names) if id(node) in wanted else names
 
     for sink in sinks:
@@ -55,7 +67,7 @@ def kept_of(node: Join, names: Names, side: Side) -> tuple[str, ...]:
     return tuple(name for name in before.schema or () if names is None or name in names or name in keys)
 
 
-def line_that_reads(every: Iterable[Node], stream: str, column: str) -> str:
+def line_that_reads(every: Iterable[PlanNode], stream: str, column: str) -> str:
     """The line of the first step that names a column of a stream; else that of the stream's source."""
     line = ""
     for node in every:
@@ -66,13 +78,13 @@ def line_that_reads(every: Iterable[Node], stream: str, column: str) -> str:
     return line
 
 
-def _reads(node: Node, names: Names) -> list[tuple[Node, Names]]:
+def _reads(node: PlanNode, names: Names) -> list[tuple[PlanNode, Names]]:
     """What a node reads of its inputs, if `names` are read of it."""
     if isinstance(node, Stepped):
         return [(node.before, _step_reads(node.step, node.before, names))]
     if isinstance(node, Union):
         return [(part, names) for part in node.parts]
-    if isinstance(node, Aggregate):
+    if isinstance(node, Aggregation):
         read = [_measure_reads(measure) for _, measure in node.measures]
         return [(node.before, _both(frozenset(node.keys), *read))]
     if isinstance(node, Gathered):
@@ -88,7 +100,7 @@ def _reads(node: Node, names: Names) -> list[tuple[Node, Names]]:
     return [(before, _all(before)) for before in node.inputs]
 
 
-def _step_reads(step: steps.Step, before: Node, names: Names) -> Names:
+def _step_reads(step: steps.Step, before: PlanNode, names: Names) -> Names:
     if isinstance(step, steps.Filter):
         return _both(names, _roots(step.conditions))
     if isinstance(step, steps.Columns):
@@ -127,7 +139,7 @@ def _roots(expressions: Iterable[pl.Expr]) -> Names:
     return frozenset(found)
 
 
-def _all(node: Node) -> Names:
+def _all(node: PlanNode) -> Names:
     return None if node.schema is None else frozenset(node.schema)
 
 

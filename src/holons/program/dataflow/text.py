@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from holons.program.dataflow.plan import Node
+from holons.program.dataflow.plan import PlanNode
 
 if TYPE_CHECKING:
     from holons.program.dataflow.api import Flow
@@ -36,7 +36,7 @@ def explain(flow: Flow) -> str:
     return "\n".join(lines)
 
 
-def _tree(node: Node, indent: str, shown: set[int]) -> Iterator[str]:
+def _tree(node: PlanNode, indent: str, shown: set[int]) -> Iterator[str]:
     """Yields a line for each step. What several sinks share is computed once, and shown once."""
     if node.inputs and id(node) in shown:
         yield f"{indent}└ {node}   [as above]"
@@ -47,12 +47,12 @@ def _tree(node: Node, indent: str, shown: set[int]) -> Iterator[str]:
         yield from _tree(before, indent + "  ", shown)
 
 
-def where_computed(node: Node) -> str:
+def where_computed(node: PlanNode) -> str:
     """Returns in words who computes a step, and in which stage."""
-    stage = "" if node.kind is None else f"stage {node.kind.stage}, "
+    stage = "" if node.windows is None else f"stage {node.windows.stage}, "
     return f"{stage}{_PLACES[node.place]}"
 
 
-def one_line(node: Node) -> str:
+def one_line(node: PlanNode) -> str:
     """Returns a step in words, without line breaks."""
     return "".join(c if c.isprintable() else " " for c in str(node))

@@ -1,0 +1,92 @@
+"""What is done to the rows of completed windows: in which order they come, at which times they count, side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from holons.algebra import IntArray, Keyed
+from holons.errors import BadInput, BadProgram
+from holons.program.dataflow.plan import END, INSTANT, START, At, Gathered, Pair, PlanNode, Stepped
+from holons.program.dataflow.steps import Part
+from holons.program.events import event_times
+from holons.windows import Window
+
+
+def stamped(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """The rows with their window in front."""
+    edges = (pl.Series(name, [at], dtype=pl.Int64) for name, at in ((START, window.start), (END, window.end)))
+    stamps = [edge.cast(INSTANT).new_from_index(0, len(frame)) for edge in edges]
+    return pl.DataFrame([*stamps, *frame])
+
+
+def is_untyped(part: Part, node: PlanNode) -> bool:
+    """Whether there is no row, and nobody knows of which types it would be: nothing comes of nothing."""
+    return not len(part.frame) and node.schema is None
+
+
+def after_step(node: Stepped | Gathered | At, part: Part, window: Window) -> Part:
+    if isinstance(node, Stepped):
+        return node.step.apply(part)
+    if isinstance(node, Gathered):
+        return _gathered(node, part)
+    return Part(part.frame, later_times(part.frame[node.time], window, node.line))
+
+
+def later_times(column: pl.Series, window: Window, line: str) -> IntArray:
+    """The times at which results of a window count: within it, all are the same to the windows that follow."""
+    times = event_times(column, "results")
+    if times.null_count() or (len(times) and int(times.min()) < window.start):  # type: ignore[arg-type]
+        raise BadInput(
+            f"{line}: {column.name!r} is null in some rows, or before {window}, which is over",
+            hint="filter such rows out before at(...)",
+        )
+    return np.maximum(times.to_numpy(), window.last)
+
+
+def _gathered(node: Gathered, part: Part) -> Part:
+    frame = part.frame
+    if node.what == "unique":
+        chosen = frame.select(pl.struct(node.by).is_first_distinct()).to_series().to_numpy()
+        return part.take(chosen)
+    numbered = frame.with_row_index("row!")
+    if node.what == "top_k":
+        numbered = _near_the_top(numbered, node.by[0], node.n)
+    others = [name for name in frame.columns if name not in node.by and not frame.schema[name].is_nested()]
+    down = [node.descending] * len(node.by) + [False] * len(others)
+    by = [pl.col(name).fill_nan(None) if frame[name].dtype.is_float() else pl.col(name) for name in node.by]
+    order = numbered.sort(*by, *others, descending=down, nulls_last=True, maintain_order=True)
+    if node.what == "top_k" and len(order) > node.n:
+        place = order.select(pl.struct(by).rle_id()).to_series()
+        order = order.filter(place <= place[node.n - 1]) if node.ties else order.head(node.n)
+    return part.take(order["row!"].to_numpy())
+
+
+def _near_the_top(frame: pl.DataFrame, by: str, n: int) -> pl.DataFrame:
+    """Without most of the rows that are not among the top ones: all that are at least as large as the n-th are kept."""
+    largest = frame[by].drop_nulls().top_k(n)
+    return frame.filter(pl.col(by) >= largest.min()) if len(largest) == n and not frame[by].dtype.is_float() else frame
+
+
+def largest(value: Keyed[Any], column: npt.NDArray[np.generic], n: int) -> Keyed[Any]:
+    """The keys that may be among the top ones: all that have at least as much as the n-th, if that is an integer."""
+    if column.dtype.kind != "i" or len(column) <= n:
+        return value
+    return value.where(column >= (column.max() if n == 1 else np.partition(column, -n)[-n]))
+
+
+def paired(node: Pair, left: Part, right: Part) -> Part:
+    frame = right.frame.drop(START, END, strict=False)
+    if not node.on:
+        if len(left.frame) > 1 or len(frame) > 1:
+            raise BadProgram(
+                f"{node.line}: zip of several rows", hint="name the columns that they share: join(..., on=...)"
+            )
+        both = min(len(left.frame), len(frame))
+        return Part(pl.concat([left.frame.head(both), frame.head(both)], how="horizontal"), left.micros[:both])
+    numbered = left.frame.with_row_index("row!")
+    joined = numbered.join(frame, on=list(node.on), how=node.how, maintain_order="left_right")
+    return Part(joined.drop("row!"), left.micros[joined["row!"].to_numpy()])
