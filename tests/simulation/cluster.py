@@ -19,7 +19,8 @@ class Cluster:
     """A world, and nodes in it that tick when told."""
 
     def __init__(self, streams: Mapping[str, Sequence[Any]], settings: Settings = SETTINGS, *, seed: int = 0) -> None:
-        self.world = SimulatedSite(seed, logs_of(streams))
+        self.world = SimulatedSite(seed)
+        self.world.inputs = logs_of(streams)
         self.settings = settings
         self.nodes: dict[str, Node] = {}
         self.gates: dict[str, Gate] = {}

@@ -19,7 +19,7 @@ from holons.errors import BadInput, DescribedError
 from holons.nexmark import query
 from holons.program import Job, Program
 from holons.program.dataflow import Completed, Grouped, Stream, Windowed
-from holons.streams import MemoryLog, format_of, load
+from holons.streams import format_of, read_files
 from holons.windows import END, Mark
 
 _FORM = "APP.py:NAME, package.module:NAME, or nexmark:q7"
@@ -198,8 +198,7 @@ def read_inputs(
         raise BadInput(f"the job does not read {unknown[0]!r}", hint=f"it reads {names}")
     streams: dict[str, list[list[pl.DataFrame | Mark]]] = {}
     for given in job.inputs:
-        log = MemoryLog(len(files[given.stream]))
-        load(log, files[given.stream])
+        log = read_files(files[given.stream], len(files[given.stream]))
         streams[given.stream] = [
             [*(_frame(chunk.rows) for chunk in log.read(number, 0, rows_max) if chunk.rows is not None), END]
             for number in range(log.partitions)

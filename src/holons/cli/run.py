@@ -26,8 +26,7 @@ from holons.engines.scratch import scratch
 from holons.errors import BadInput
 from holons.node import Settings
 from holons.program import Job
-from holons.streams import ByTime, FileSink, ReadableLog, load
-from holons.streams import Progress as LoadProgress
+from holons.streams import ByTime, FileSink, LoadProgress, ReadableLog, load
 from holons.windows import END
 
 if TYPE_CHECKING:

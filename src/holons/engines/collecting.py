@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holons.node import Site, Submitted
 from holons.program import Collected, Cut, Output
-from holons.streams import MemoryLog, ReadableLog
+from holons.streams import ReadableLog, in_memory
 
 OpenLog: TypeAlias = Callable[[], ReadableLog]
 """Opens an output log to read it; whoever opened it closes it."""
@@ -149,22 +149,18 @@ def outputs_in_logs(logs: Mapping[str, OpenLog]) -> Outputs:
 
 def outputs_in_memory(outputs: Iterable[Output]) -> Outputs:
     """Rows that are held in memory."""
-    logs: dict[str, MemoryLog] = {}
-    held = list(outputs)
-    partitions = 1 + max((output.partition for output in held), default=0)
-    for output in held:
-        log = logs.setdefault(output.channel, MemoryLog(partitions))
-        for batch in output.table.to_batches():
-            log.append(output.partition, batch)
-    return outputs_in_logs(opened(logs))
+    batches: dict[str, list[tuple[int, pa.RecordBatch]]] = {}
+    partitions = 1
+    for output in outputs:
+        partitions = max(partitions, 1 + output.partition)
+        pairs = ((output.partition, batch) for batch in output.table.to_batches())
+        batches.setdefault(output.channel, []).extend(pairs)
+    logs = {channel: in_memory(partitions, pairs) for channel, pairs in batches.items()}
+    return outputs_in_logs({channel: partial(_itself, log) for channel, log in logs.items()})
 
 
-def opened(logs: Mapping[str, MemoryLog]) -> dict[str, OpenLog]:
-    """Logs in memory, which need not be opened."""
-    return {channel: partial(_itself, log) for channel, log in logs.items()}
-
-
-def _itself(log: MemoryLog) -> MemoryLog:
+def _itself(log: ReadableLog) -> ReadableLog:
+    """Returns a log in memory as it is: it need not be opened."""
     return log
 
 

@@ -26,7 +26,7 @@ from holons.errors import BadInput
 from holons.program import Channel, Collected, Output, canonical
 from holons.program.outputs import DEAD, LATE, tables
 from holons.program.outputs import number as numbered
-from holons.streams import ByTime, FileSink, MemoryLog
+from holons.streams import ByTime, FileSink, in_memory
 from holons.streams.sinks import SinkFormat, Unit
 
 if TYPE_CHECKING:
@@ -202,11 +202,16 @@ class Results:
         """
         name = self.name_of(channel)
         schema = self._columns(name)
-        log = MemoryLog(1 + max(self.outputs.partitions(name), default=0))
-        for number in self.outputs.partitions(name):
-            for batch in self.outputs.batches(name, number):
-                for part in _frame(batch, number, schema).to_arrow().to_batches():
-                    log.append(number, part)
+        partitions = self.outputs.partitions(name)
+        log = in_memory(
+            1 + max(partitions, default=0),
+            (
+                (number, part)
+                for number in partitions
+                for batch in self.outputs.batches(name, number)
+                for part in _frame(batch, number, schema).to_arrow().to_batches()
+            ),
+        )
         return FileSink(directory, name, format, by=None if by is None else ByTime(by, unit)).drain(log)
 
     def _frames(self, name: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:

@@ -13,11 +13,10 @@ our own, and after it in a journaled log (the row was not admitted yet, so nobod
 from memory that it holds anyway. No log is asked again, so nothing can have been trimmed or become unavailable.
 """
 
-from holons.streams.files import ByColumn, Progress, format_of, load, read_csv, read_json_lines, read_parquet
-from holons.streams.folder import StreamFolder
+from holons.streams.files import ByColumn, LoadProgress, format_of, load, read_files
+from holons.streams.folder import StreamDescription, StreamFolder
 from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
-from holons.streams.lmdb import StreamDescription
 from holons.streams.log import (
     AppendableLog,
     Chunk,
@@ -29,7 +28,7 @@ from holons.streams.log import (
     WritableLog,
     joined,
 )
-from holons.streams.memory import MemoryLog
+from holons.streams.memory import MemoryLog, in_memory
 from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
 from holons.streams.sinks import ByTime, FileSink, Positioned
 
@@ -44,6 +43,7 @@ __all__ = [
     "InputLog",
     "Journal",
     "JournaledLog",
+    "LoadProgress",
     "MarkableLog",
     "MemoryHub",
     "MemoryJournal",
@@ -52,7 +52,6 @@ __all__ = [
     "Message",
     "Positioned",
     "PositionedLog",
-    "Progress",
     "ReadableLog",
     "SharedLog",
     "StreamDescription",
@@ -60,9 +59,8 @@ __all__ = [
     "TrimmableLog",
     "WritableLog",
     "format_of",
+    "in_memory",
     "joined",
     "load",
-    "read_csv",
-    "read_json_lines",
-    "read_parquet",
+    "read_files",
 ]

@@ -3,7 +3,7 @@
 >>> from pathlib import Path; from tempfile import mkdtemp
 >>> path = Path(mkdtemp()) / "bids.csv"
 >>> _ = path.write_text("ts,price\\n1,10\\n2,30\\n")
->>> read_csv(path).read(0, 0, 100)[0].rows.to_pylist()
+>>> read_files(path).read(0, 0, 100)[0].rows.to_pylist()
 [{'ts': 1, 'price': 10}, {'ts': 2, 'price': 30}]
 """
 
@@ -55,7 +55,7 @@ PartitionBy: TypeAlias = Literal["file", "batch"] | ByColumn
 """Whole files in turn, batches of `batch_rows` rows in turn, or rows by a column's hash."""
 
 
-class Progress(NamedTuple):
+class LoadProgress(NamedTuple):
     """How far a load has come."""
 
     path: Path
@@ -64,34 +64,26 @@ class Progress(NamedTuple):
     rows: int
 
 
-class Options(TypedDict, total=False):
+class LoadOptions(TypedDict, total=False):
     """What `load` can be told, for all formats."""
 
     partition_by: PartitionBy
     schema: pa.Schema | None
     batch_rows: int
     end: int | None
-    progress: Callable[[Progress], None] | None
+    progress: Callable[[LoadProgress], None] | None
 
 
-def read_parquet(paths: Paths, partitions: int = 1, **options: Unpack[Options]) -> MemoryLog:
-    """Parquet files as a log in memory; for the options see `load`."""
-    return _read("parquet", paths, partitions, options)
-
-
-def read_csv(paths: Paths, partitions: int = 1, **options: Unpack[Options]) -> MemoryLog:
-    """CSV files with a header line as a log in memory; for the options see `load`."""
-    return _read("csv", paths, partitions, options)
-
-
-def read_json_lines(paths: Paths, partitions: int = 1, **options: Unpack[Options]) -> MemoryLog:
-    """Files with one JSON object on each line as a log in memory; for the options see `load`."""
-    return _read("jsonl", paths, partitions, options)
-
-
-def _read(format: Format, paths: Paths, partitions: int, options: Options) -> MemoryLog:  # noqa: A002
+def read_files(
+    paths: Paths,
+    partitions: int = 1,
+    *,
+    format: Format | None = None,  # noqa: A002 - what everybody calls it
+    **options: Unpack[LoadOptions],
+) -> MemoryLog:
+    """Reads files into a log in memory; for the options see `load`."""
     if partitions < 1:
-        raise BadInput(f"a log of {partitions} partitions", hint="there is at least 1")
+        raise BadInput(f"a log of {partitions} partitions was asked for", hint="there is at least 1")
     log = MemoryLog(partitions)
     load(log, paths, format=format, **options)
     return log
@@ -106,7 +98,7 @@ def load(
     schema: pa.Schema | None = None,
     batch_rows: int = BATCH_ROWS,
     end: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[LoadProgress], None] | None = None,
 ) -> int:
     """Appends the rows of files to a log; returns how many. The same files and options always give the same log.
 
@@ -130,9 +122,9 @@ def load(
             schema = _agreed(schema, batch.schema, path)
             dealer.deal(batch.select(schema.names).replace_schema_metadata(None), number, path)
             if progress is not None:
-                progress(Progress(path, number, len(files), dealer.rows))
+                progress(LoadProgress(path, number, len(files), dealer.rows))
         if progress is not None:
-            progress(Progress(path, number + 1, len(files), dealer.rows))
+            progress(LoadProgress(path, number + 1, len(files), dealer.rows))
     if end is not None:
         for partition in range(log.partitions):
             log.mark(partition, end)

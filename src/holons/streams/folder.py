@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from holons.streams import lmdb
-from holons.streams.lmdb import StreamDescription
 
 StoredLog: TypeAlias = lmdb.LmdbLog
 StoredSharedLog: TypeAlias = lmdb.LmdbSharedLog
+StreamDescription = lmdb.StreamDescription
 
 _SEGMENT_BYTES: Final = 32 << 20
 

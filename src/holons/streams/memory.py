@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +85,14 @@ class MemoryLog:
             self._starts[partition].append(chunk.offset)
             self._ends[partition] += chunk.length
         return chunk.offset
+
+
+def in_memory(partitions: int, batches: Iterable[tuple[int, pa.RecordBatch]]) -> MemoryLog:
+    """Returns a log that holds batches of rows, each in the partition that stands beside it."""
+    log = MemoryLog(partitions)
+    for partition, rows in batches:
+        log.append(partition, rows)
+    return log
 
 
 def _rows(chunk: Chunk) -> list[dict[str, Any]]:

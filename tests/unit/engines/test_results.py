@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import holons as h
-from holons.engines.collecting import opened, outputs_in_logs
+from holons.engines.collecting import outputs_in_logs
 from holons.errors import BadInput
 from holons.streams import MemoryLog
 
@@ -113,7 +113,7 @@ def many():
         for first in range(0, 50_000, 1_000):
             log.append(partition, pa.record_batch({"n": range(first, first + 1_000), "text": ["x" * 99] * 1_000}))
     CountingLog.rows_read, CountingLog.columns = 0, set()
-    return h.Results(outputs_in_logs(opened({"process": log})))
+    return h.Results(outputs_in_logs({"process": lambda: log}))
 
 
 def test_a_notebook_reads_the_rows_that_it_shows_and_no_others(many):

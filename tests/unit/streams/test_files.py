@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -12,11 +13,11 @@ from pyarrow import parquet
 
 from holons.algebra.hashing import hash64
 from holons.errors import BadInput
-from holons.streams import ByColumn, MemoryLog, Progress, load, read_csv, read_json_lines, read_parquet
+from holons.streams import ByColumn, LoadProgress, MemoryLog, load, read_files
 from holons.streams.files import _recut
 from holons.windows import END
 
-READERS = {"parquet": read_parquet, "csv": read_csv, "jsonl": read_json_lines}
+READERS = {kind: partial(read_files, format=kind) for kind in ("parquet", "csv", "jsonl")}
 
 
 def write(path, rows, kind, row_group_size=None):
@@ -87,7 +88,7 @@ def test_rows_of_one_value_meet_in_the_partition_of_its_hash(tmp_path, kind, col
 @pytest.mark.parametrize("row_group_size", [7, 64, 1000])
 def test_how_a_file_was_cut_does_not_show(tmp_path, row_group_size):
     path = write(tmp_path / "rows.parquet", rows_from(0, 200), "parquet", row_group_size)
-    log = read_parquet(path, partitions=2, partition_by="batch", batch_rows=30)
+    log = read_files(path, partitions=2, partition_by="batch", batch_rows=30)
     assert lengths_of(log, 0) == [30, 30, 30, 20]
     assert lengths_of(log, 1) == [30, 30, 30]
 
@@ -122,8 +123,8 @@ def test_a_schema_fixes_types_and_order(tmp_path):
     schema = pa.schema([("x", pa.float64()), ("n", pa.int32())])
     (tmp_path / "a.csv").write_text("n,x\n1,2\n")
     (tmp_path / "a.jsonl").write_text('{"n": 1, "x": 2}\n')
-    for read, name in ((read_csv, "a.csv"), (read_json_lines, "a.jsonl")):
-        (chunk,) = read(tmp_path / name, schema=schema).read(0, 0, 10)
+    for name in ("a.csv", "a.jsonl"):
+        (chunk,) = read_files(tmp_path / name, schema=schema).read(0, 0, 10)
         assert chunk.rows.schema == schema
         assert chunk.rows.to_pylist() == [{"x": 2.0, "n": 1}]
 
@@ -132,14 +133,14 @@ def test_the_first_file_with_rows_gives_the_types(tmp_path):
     (tmp_path / "0.csv").write_text("n,x\n")
     (tmp_path / "1.csv").write_text("n,x\n1,1.5\n")
     (tmp_path / "2.csv").write_text("x,n\n2,2\n")
-    log = read_csv(tmp_path)
+    log = read_files(tmp_path)
     assert rows_of(log, 0) == [{"n": 1, "x": 1.5}, {"n": 2, "x": 2.0}]
 
 
 def test_types_follow_from_the_whole_first_file(tmp_path):
     lines = "".join(f"{n},\n" for n in range(300_000)) + "0.5,late\n"
     (tmp_path / "a.csv").write_text("n,note\n" + lines)
-    (last,) = read_csv(tmp_path / "a.csv").read(0, 300_000, 1)
+    (last,) = read_files(tmp_path / "a.csv").read(0, 300_000, 1)
     assert last.rows.to_pylist() == [{"n": 0.5, "note": "late"}]
 
 
@@ -149,12 +150,12 @@ def test_progress_is_told(tmp_path, kind):
     load(MemoryLog(1), paths, batch_rows=20, progress=told.append)
     first, second = paths
     assert told == [
-        Progress(first, 0, 2, 20),
-        Progress(first, 0, 2, 25),
-        Progress(first, 1, 2, 25),
-        Progress(second, 1, 2, 45),
-        Progress(second, 1, 2, 50),
-        Progress(second, 2, 2, 50),
+        LoadProgress(first, 0, 2, 20),
+        LoadProgress(first, 0, 2, 25),
+        LoadProgress(first, 1, 2, 25),
+        LoadProgress(second, 1, 2, 45),
+        LoadProgress(second, 1, 2, 50),
+        LoadProgress(second, 2, 2, 50),
     ]
 
 
@@ -211,10 +212,10 @@ def test_files_with_other_columns_are_refused(tmp_path, kind):
         (lambda root: load(MemoryLog(1), []), "no files"),
         (lambda root: load(MemoryLog(1), root / "empty"), "no files"),
         (lambda root: load(MemoryLog(1), root / "rows.txt"), "(?s)cannot tell.*format="),
-        (lambda root: read_csv(root / "rows.csv", partition_by=ByColumn("m", hash64)), "no column 'm'"),
-        (lambda root: read_csv(root / "nulls.csv", partition_by=ByColumn("n", hash64)), "has nulls"),
-        (lambda root: read_csv(root / "rows.csv", batch_rows=0), "batch_rows"),
-        (lambda root: read_csv(root / "rows.csv", partitions=0), "at least 1"),
+        (lambda root: read_files(root / "rows.csv", partition_by=ByColumn("m", hash64)), "no column 'm'"),
+        (lambda root: read_files(root / "nulls.csv", partition_by=ByColumn("n", hash64)), "has nulls"),
+        (lambda root: read_files(root / "rows.csv", batch_rows=0), "batch_rows"),
+        (lambda root: read_files(root / "rows.csv", partitions=0), "at least 1"),
     ],
 )
 def test_what_cannot_be_done_is_said(tmp_path, use, says):

@@ -21,7 +21,6 @@ from holons.engines.simulator.world import Gate, SimulatedCrash, SimulatedSite
 from holons.errors import PromiseBroken
 from holons.node import Node, Settings, Stopped
 from holons.program import Collected, Job, canonical
-from holons.streams.memory import MemoryLog
 from holons.windows import Mark
 
 FAULTS_UNTIL_S = 6.0
@@ -101,8 +100,10 @@ class Simulation:
         )
         if grid is not None:
             self._settings = replace(self._settings, loss_patience_s=_PATIENCE_S)
-        inputs = {name: MemoryLog(len(partitions)) for name, partitions in streams.items()}
-        self.world = SimulatedSite(seed, inputs, grid=grid, journals=tuple(streams) if foreign else ())
+        self.world = SimulatedSite(seed, grid=grid)
+        for name, partitions in streams.items():
+            self.world.producer(name, len(partitions), "producer#1")
+            self.world.journal(name, create=foreign)
         self.faults = tuple(draw_faults(seed, nodes, FAULTS_UNTIL_S, kinds=kinds) if faults is None else faults)
         self.trace: list[str] = []
         self._judged: tuple[dict[str, list[int]], Mapping[str, Collected]] | None = None

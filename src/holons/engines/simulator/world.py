@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,8 +19,7 @@ from holons.engines.memory_site import MemorySite
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
 from holons.node import NodeSite, Ports
 from holons.store import GridStore, MemoryStore, Position, Store
-from holons.streams import Chunk, Cursor, Journal, JournaledLog, MemoryJournal, Message, ReadableLog, SharedLog
-from holons.streams.memory import MemoryLog
+from holons.streams import Chunk, Cursor, Journal, JournaledLog, Message, ReadableLog, SharedLog, WritableLog
 
 
 class SimulatedCrash(BaseException):
@@ -72,20 +71,9 @@ class Gate:
 class SimulatedSite(MemorySite):
     """Everything that outlives a node, and the faults that are in force."""
 
-    def __init__(
-        self,
-        seed: int,
-        inputs: Mapping[str, MemoryLog],
-        *,
-        grid: int | None = None,
-        journals: Collection[str] = (),
-    ) -> None:
-        """`grid`: in how many other nodes' memory records are kept; None: in a store that outlives them all.
-
-        The inputs in `journals` are not ours to write to: they are read through a journal.
-        """
-        super().__init__(inputs)
-        self.journals = {stream: MemoryJournal() for stream in journals}
+    def __init__(self, seed: int, *, grid: int | None = None) -> None:
+        """`grid`: in how many other nodes' memory records are kept; None: in a store that outlives them all."""
+        super().__init__()
         self.seed = seed
         self.grid = grid
         self.now_s = 0.0
@@ -247,7 +235,7 @@ class SimulatedStream:
 class GatedLog:
     """A log behind a gate."""
 
-    def __init__(self, log: MemoryLog, gate: Gate) -> None:
+    def __init__(self, log: WritableLog, gate: Gate) -> None:
         self._log = log
         self._gate = gate
 
@@ -285,10 +273,6 @@ class GatedLog:
     def end(self, partition: int) -> int:
         return self._log.end(partition)
 
-    def trim(self, partition: int, below: int) -> None:
-        self._gate.log("trim rows")
-        self._log.trim(partition, below)
-
     def close(self) -> None:
         self._log.close()
 
@@ -296,7 +280,7 @@ class GatedLog:
 class GatedJournal:
     """A journal behind a gate. Now and then another reader is faster: an entry is there just after it was looked for."""
 
-    def __init__(self, journal: MemoryJournal, gate: Gate) -> None:
+    def __init__(self, journal: Journal, gate: Gate) -> None:
         self._journal: Journal = journal
         self._gate = gate
         self._random = seeded(zlib.crc32(f"{gate.world.seed}/{gate.name}".encode()))
