@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,10 @@ from holons.engines.simulator.scenarios import SCENARIOS, VARIANTS, HighestBid
 from holons.node import Settings
 from holons.semantics import run as run_oracle
 
-__all__ = ["CONTENDED", "IDLE", "SCENARIOS", "VARIANTS", "HighestBid", "prepared", "simulated"]
+__all__ = ["CONTENDED", "IDLE", "SCENARIOS", "SEEDS", "VARIANTS", "HighestBid", "prepared", "simulated"]
+
+SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50" if os.environ.get("HOLONS_VERIFY") == "1" else "25"))
+"""How many seeds of each scenario are run. `holons sim` tries more of them, and draws from more kinds of faults."""
 
 _IDLE = Settings(idle_s=0.2, rows_max=7, snapshot_deltas=4, residence_s=1.0, poison_deaths=100)
 IDLE: dict[str, dict[str, Any]] = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import pytest
-from tests.simulation.scenarios import SCENARIOS, prepared, simulated
+from tests.simulation.scenarios import SCENARIOS, SEEDS, prepared, simulated
 from tests.workloads import streams
 
 from holons.engines.memory_site import MemorySite, logs_of
@@ -18,7 +17,6 @@ from holons.node.recovery import REPLICA, ReplicaRecord
 from holons.semantics import run as run_oracle
 from holons.wcrdt import Replica
 
-SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "40"))
 TRIMMING = Settings(rows_max=7, snapshot_deltas=2, checkpoint_s=0.2, residence_s=1.0, poison_deaths=100)
 """Trims as early as it may, so that a loss is soon one for good."""
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pytest
-from tests.simulation.scenarios import IDLE, VARIANTS, prepared, simulated
+from tests.simulation.scenarios import IDLE, SEEDS, VARIANTS, prepared, simulated
 
 from holons import codec
 from holons.engines.inputs import partitions_in
@@ -14,8 +12,6 @@ from holons.engines.simulator import Fault, Kind, Simulation
 from holons.engines.simulator import world as worlds
 from holons.program.process import ProcessPart
 from holons.windows import ENDING, Mark
-
-SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50"))
 
 
 @pytest.mark.parametrize("block", range(2))

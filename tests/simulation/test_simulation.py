@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from tests.simulation.scenarios import SCENARIOS, simulated
+from tests.simulation.scenarios import SCENARIOS, SEEDS, simulated
 
 from holons.engines.simulator import Fault, Kind
 from holons.node import Settings
 
 TWICE = Settings(replicas=2, rows_max=7, snapshot_deltas=4, poison_deaths=100)
-SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50"))
-"""`holons sim` tries more of them, and draws from more kinds of faults."""
 
 
 @pytest.mark.parametrize("block", range(5))

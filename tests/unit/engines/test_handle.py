@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.handles import JOB, Count, alive, endless, expected, until, visits
+from tests.handles import JOB, Count, alive, endless, expected, finish, until, visits
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
@@ -144,12 +144,16 @@ def test_whoever_is_interrupted_while_waiting_finds_the_run_stopped(tmp_path, mo
 # --- how it looks -----------------------------------------------------------------------------------------------------
 
 
-def test_a_handle_shows_figures_nodes_and_last_rows():
-    run = h.run(JOB, visits(500), engine="embedded").wait()
+def test_a_handle_shows_figures_nodes_and_last_rows(tmp_path):
+    site = endless(tmp_path)
+    run = h.run(JOB, log=site.directory, engine="embedded")
+    until(lambda: len(run.progress.nodes) == 2, "the nodes did not come up")
+    finish(site)
+    run.wait()
     shown, told = run._repr_html_(), repr(run)
-    for text in ("Count", "finished", "1,500", "60", "node-1", "node-2", "on_window: 180 rows, the last:", "ended"):
+    for text in ("Count", "finished", "6,000", "60", "node-1", "node-2", "on_window: 180 rows, the last:", "ended"):
         assert text in shown
-    for text in ("Count finished", "1,500 rows", "60 windows", "node-1 runs", "watermark ended"):
+    for text in ("Count finished", "6,000 rows", "60 windows", "node-1 runs", "watermark ended"):
         assert text in told
     assert "59,000,000" in shown, "the last window"
     assert ">0</td><td" not in run.results()._repr_html_().partition("</tr>")[0]
