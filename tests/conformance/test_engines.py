@@ -35,12 +35,8 @@ PROGRAMS: Mapping[str, Job] = {
     "some columns": h.job(SomeColumns(), "bids", columns=["price"]),
     "three stages": h.job(ThreeStages(), "clicks"),
 }
-QUICKLY = {
-    "spark_nodes": {"alert_rule", "nested_market", "user_sessions", "three stages", "everything exact"},
-    "batch_fold": {"alert_rule", "hot_auctions", "user_sessions", "three stages", "everything exact"},
-    "streaming_fold": {"alert_rule", "user_sessions", "three stages"},
-}
-"""What runs on Spark also by `make test`: awaits, Locals, sessions, several stages, every exact aggregate."""
+QUICKLY = ("alert_rule", "user_sessions", "three stages")
+"""Folded as a stream also by `make test`: an await, sessions, several stages. A query takes seconds to start."""
 LIKE = {
     "everything exact": "user_sessions",
     "accumulating": "user_sessions",
@@ -133,10 +129,7 @@ def engine(request, tmp_path) -> Engine:
 def test_every_engine_gives_the_oracles_bytes(name, engine, request):
     job, logs = PROGRAMS[name], logs_of(name, seed=11)
     folds = "fold" in request.node.callspec.id
-    if (
-        name not in QUICKLY.get(request.node.callspec.id.split("-")[0], PROGRAMS)
-        and os.environ.get("HOLONS_VERIFY") != "1"
-    ):
+    if "streaming_fold" in request.node.callspec.id and name not in QUICKLY and os.environ.get("HOLONS_VERIFY") != "1":
         pytest.skip("slow: runs with HOLONS_VERIFY=1 (make verify)")
     if folds and job.layout.asynchronous:
         with pytest.raises(h.HolonsError, match="awaits"):
