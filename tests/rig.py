@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from holons import codec
-from holons.node.recovery import REPLICA, ReplicaRecord
-from holons.program import Collected, Job, Output, PartitionRun, Records
+from holons.program import Collected, Job, Output, ProgramRun, Records
 from holons.wcrdt import Delta, Replica
 from holons.windows import Mark
 
@@ -35,9 +34,9 @@ class Rig:
         self.records: list[list[Records]] = [[Records()] for _ in self.logs]
         self.runs = [self._build(number, Records()) for number in range(len(self.logs))]
 
-    def _build(self, number: int, records: Records) -> PartitionRun:
+    def _build(self, number: int, records: Records) -> ProgramRun:
         index, _ = self.logs[number]
-        return PartitionRun(self.job, number, len(self.logs), input_index=index, resume=records)
+        return ProgramRun(self.job, number, len(self.logs), input_index=index, resume=records)
 
     def _replica(self, number: int) -> Replica:
         return self.replicas[number % len(self.replicas)]
@@ -47,7 +46,7 @@ class Rig:
     def feed(self, number: int, rows_max: int) -> bool:
         """Feeds the next rows (or the next mark) of a log."""
         run, offset = self.runs[number], 0
-        position = run.process.read_to
+        position = run.progress.read_to
         for piece in self.logs[number][1]:
             length = 1 if isinstance(piece, Mark) else len(piece)
             if position < offset + length:
@@ -59,9 +58,9 @@ class Rig:
             offset += length
         return False
 
-    def _feed_rows(self, run: PartitionRun, rows: pl.DataFrame, position: int) -> None:
+    def _feed_rows(self, run: ProgramRun, rows: pl.DataFrame, position: int) -> None:
         """Rows as a log gives them: whole, or only what the program reads and the rest on demand."""
-        reads = run.process.reads
+        reads = run.reads
         if reads is None or self.random.random() < 0.3:
             run.feed(rows, position)
         else:
@@ -69,7 +68,7 @@ class Rig:
 
     def work(self, number: int) -> bool:
         """Lets a partition do something, and takes what it gives."""
-        happened = self.runs[number].work(self._replica(number))
+        happened = self.runs[number].step(self._replica(number))
         outputs, deltas = self.runs[number].drain()
         for output in outputs:
             self._take(output)
@@ -105,8 +104,8 @@ class Rig:
 
     def restart_replica(self, replica: int) -> None:
         """A replica is rebuilt from its own snapshot; deltas that waited are gone and must come again."""
-        stored = REPLICA.header(REPLICA.encode(ReplicaRecord({}, self.replicas[replica].snapshot()))).replica
-        self.replicas[replica] = Replica(self.job.layout.handles, len(self.logs), stored)
+        stored = self.replicas[replica].snapshot_bytes()
+        self.replicas[replica] = Replica.resumed(self.job.layout.handles, len(self.logs), stored)
         self.lose(replica)
 
     def store(self, number: int) -> None:

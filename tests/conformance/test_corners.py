@@ -76,14 +76,14 @@ def test_float_sums_and_sketches_are_bit_identical_for_all_cuts_and_restarts(nam
     for stream, logs, cut, resume_at in every_way(job, log):
         expected = expected or canonical(run_oracle(job, {stream: logs}))
         rig = Rig(job, {stream: logs}, seed=0, replicas=1)
-        while rig.runs[0].process.read_to < resume_at:
+        while rig.runs[0].progress.read_to < resume_at:
             rig.feed(0, 1)
             rig.work(0)
         rig.store(0)
         rig.records[0] = rig.records[0][-1:]
         rig.crash(0)
-        while rig.runs[0].process.read_to < cut:
-            rig.feed(0, cut - rig.runs[0].process.read_to)
+        while rig.runs[0].progress.read_to < cut:
+            rig.feed(0, cut - rig.runs[0].progress.read_to)
         rig.work(0)
         while not rig._finish_quietly(100):
             rig.work(0)

@@ -37,11 +37,11 @@ class TrimmingRig(Rig):
             return
         run, layout = self.runs[number], self.job.layout
         self.records[number] = self.records[number][-1:]
-        sealed = run.process.state.sealed_to
+        sealed = run.progress.sealed_to
         self.reaches[number] = Reach(
-            [layout.reach(stage, sealed) for stage in range(layout.stages)], list(run.window.emitted_to)
+            [layout.reach(stage, sealed) for stage in range(layout.stages)], run.progress.emitted_to
         )
-        run.process.forget(run.window.emitted_to)
+        run.forget(run.progress.emitted_to)
         processed, emitted = (
             [min(steps) for steps in zip(*(reach[part] for reach in self.reaches), strict=True)] for part in (0, 1)
         )

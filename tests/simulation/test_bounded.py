@@ -94,7 +94,7 @@ def test_ten_thousand_windows_leave_nothing_behind():
 
     def sizes() -> dict[str, int]:
         return {
-            "replica": max(node.jobs[job.name].replica.bytes_held() for node in nodes if job.name in node.jobs),
+            "state": max(node.jobs[job.name].state.bytes_held() for node in nodes if job.name in node.jobs),
             "store": world.records.bytes_held(),
             **{name: hub.bytes_held() for name, hub in world.hubs.items()},
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import msgspec
 import pytest
 from tests.simulation.scenarios import SCENARIOS, SEEDS, prepared, simulated
 from tests.workloads import streams
@@ -13,7 +14,7 @@ from holons.engines.simulator import Fault, Kind, Simulation
 from holons.errors import CheckpointLost
 from holons.node import Settings
 from holons.node.job_on_node import JobOnNode
-from holons.node.recovery import REPLICA, ReplicaRecord
+from holons.node.recovery import STATE, StateRecord
 from holons.semantics import run as run_oracle
 from holons.wcrdt import Replica
 
@@ -246,9 +247,11 @@ def test_a_replica_starts_from_a_snapshot_that_the_sync_stream_still_continues()
     jobs, given, _ = prepared("bid share", 0)
     world = MemorySite(logs_of(given))
     job = jobs["shares"]
-    empty = Replica(job.layout.handles, len(given["bids"])).snapshot()
+    empty = Replica(job.layout.handles, len(given["bids"])).snapshot_bytes()
     for cursor in ({"a": 4, "b": 4}, {"a": 9, "b": 2}):
-        world.records.put("shares/replica", (sum(cursor.values()),), REPLICA.encode(ReplicaRecord(cursor, empty)))
+        world.records.put(
+            "shares/replica", (sum(cursor.values()),), STATE.encode(StateRecord(cursor, msgspec.Raw(empty)))
+        )
     here = JobOnNode("shares", job, world.ports("c"), TRIMMING)
     assert here.cursor == {"a": 9, "b": 2}, "the newest"
     for writer in ("a", "b"):

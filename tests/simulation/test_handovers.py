@@ -15,7 +15,7 @@ from holons.engines.simulator.world import SimulatedStore, SimulatedStream
 from holons.errors import BadInput
 from holons.node import Settings
 from holons.node.partition import PartitionTasklet
-from holons.node.replica_keeper import ReplicaKeeper
+from holons.node.state_keeper import StateKeeper
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.streams import MemoryLog
@@ -182,7 +182,7 @@ def test_a_fresh_node_does_not_take_a_job_for_finished_whose_last_windows_nobody
     node = cluster.start(0)
     cluster.run_until(lambda: len(tasklets(node, "highest")) == 2)
     for tasklet in tasklets(node, "highest").values():
-        tasklet.run.window.work = lambda *_: False  # everything is sealed, and nothing emitted
+        tasklet.run._window.work = lambda *_: False  # everything is sealed, and nothing emitted
     cluster.run(1.0)
     assert not node.finished
     cluster.kill(node)
@@ -239,9 +239,7 @@ def test_messages_that_are_trimmed_while_they_are_about_to_be_read_are_not_misse
 
     monkeypatch.setattr(SimulatedStream, "read", read)
     cluster.run_until(lambda: any(paused))
-    monkeypatch.setattr(
-        ReplicaKeeper, "store_if_due", lambda _: None
-    )  # and never trims again, so this is the only hint
+    monkeypatch.setattr(StateKeeper, "store_if_due", lambda _: None)  # and never trims again, so this is the only hint
     assert not second.failures
     cluster.finish("highest", expected, within_s=120.0)
 

@@ -50,7 +50,7 @@ def unsent_deltas_are_missing_from_the_checkpoint(patch):
 
     def tick(self):
         happened = self._read()
-        happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+        happened |= self.run.step(self.here.state, self.here.settings.calls_max)
         outputs, deltas = self.run.drain()
         self.outbox.add(outputs, [])
         self.checkpoint()
@@ -66,7 +66,7 @@ def unsent_deltas_are_missing_from_the_checkpoint(patch):
 def checkpoints_are_stored_before_the_outputs_they_cover(patch):
     def tick(self):
         happened = self._read()
-        happened |= self.run.work(self.here.replica, self.here.settings.calls_max)
+        happened |= self.run.step(self.here.state, self.here.settings.calls_max)
         outputs, deltas = self.run.drain()
         with contextlib.suppress(StoreUnavailable):
             self.checkpoints.save(self.run)
@@ -79,7 +79,8 @@ def checkpoints_are_stored_before_the_outputs_they_cover(patch):
 
 
 def _load_blindly(self, input_bounds, output_end):
-    records = [self._newest(name, lambda *_: True, lambda channel: 2**62) for name in (self._process, self._window)]
+    kinds = (self._process, self._job.process_header), (self._window, self._job.window_header)
+    records = [self._newest(name, header, lambda *_: True, lambda channel: 2**62) for name, header in kinds]
     return recovery.Records(*(record for _, record in records))
 
 
@@ -152,10 +153,10 @@ def windows_are_trimmed_before_everyone_has_read_them(patch):
 @bug("bid share", seed=48)
 def process_records_are_stored_before_the_window_record_that_they_need(patch):
     def save(self, run):
-        process, window = run.process.state, run.window
-        run.process.forget(window.emitted_to)
-        self._put(self._process, (process.offset, process.sealed_to), run.process.snapshot())
-        self._put(self._window, (window.calls, *window.emitted_to), window.snapshot())
+        run.forget(run.progress.emitted_to)
+        progress = run.progress
+        self._put(self._process, (progress.offset, progress.sealed_to), run.process_record())
+        self._put(self._window, (progress.calls, *progress.emitted_to), run.window_record())
         return True
 
     patch.setattr(recovery.Checkpoints, "save", save)
@@ -221,12 +222,13 @@ def the_clock_is_missing_from_the_checkpoint(patch):
 @bug("idle", seed=1)
 def idle_advance_is_not_logged(patch):
     def mark_idle(self):
-        progress, idle = self.here.replica.progress[0], self.here.idle | {self.partition}
+        progress, idle = self.here.state.progress[0], self.here.idle | {self.partition}
         busy = [at for number, at in enumerate(progress) if number not in idle and at < ENDING]
-        process = self.run.process
+        process = self.run._process
         if min(busy, default=BEGINNING) > process.watermark:  # moved here and now: other owners know nothing of it
             process.state.watermark = min(busy)
             process._seal(process.watermark)
+            self.run._progress = None
 
     patch.setattr(PartitionTasklet, "_mark_idle", mark_idle)
 
@@ -251,9 +253,9 @@ def a_checkpoint_is_replaced_by_an_older_one(patch):
 
     def save(self, run):
         records = run.snapshot()
-        process, window = run.process.state, run.window
-        put(self, self._process, (process.offset, process.sealed_to), records.process)
-        put(self, self._window, (window.calls, *window.emitted_to), records.window)
+        progress = run.progress
+        put(self, self._process, (progress.offset, progress.sealed_to), records.process)
+        put(self, self._window, (progress.calls, *progress.emitted_to), records.window)
 
     def floors(self):  # and what it reaches was trimmed for
         process, window = self._store.positions(self._process), self._store.positions(self._window)

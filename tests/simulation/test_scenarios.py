@@ -63,13 +63,13 @@ def test_checkpoints_of_two_owners_cross_then_trimming_then_both_are_killed():
     behind = cluster.start(1, settings=dataclasses.replace(TWICE, rows_max=1, checkpoint_s=0.2))
     cluster.run_until(lambda: all(0 in tasklets(node, "highest") for node in (ahead, behind)))
     cluster.cut(ahead, deaf=True)  # it reads everything, and emits nothing: it does not even hear itself emit
-    emission = ahead.jobs["highest"].tasklets[0].run.window
+    emission = ahead.jobs["highest"].tasklets[0].run._window
     emission.work = lambda *_: False
     cluster.run_until(
         lambda: (
             stored(cluster, "highest", 0, "window")[-1:] > [(0, 20 * SECOND)]
             and stored(cluster, "highest", 0, "window")[-1][1] > 20 * SECOND
-            and behind.jobs["highest"].replica.panes[0].trimmed_to > 0
+            and behind.jobs["highest"].state.panes[0].trimmed_to > 0
         )
     )
     furthest = stored(cluster, "highest", 0, "process")[-1]
@@ -95,13 +95,13 @@ def test_an_input_that_has_ended_still_trims():
 
     for limit in range(200, 4800, 200):
         cluster.run_until(lambda limit=limit: emitted() >= limit)
-        sizes.append(max(node.jobs["highest"].replica.bytes_held() for node in nodes))
+        sizes.append(max(node.jobs["highest"].state.bytes_held() for node in nodes))
     assert min(sizes) > 0
     assert max(sizes) < 24 * sizes[0] / 4, f"without trimming it were 24 times {sizes[0]}: {sizes}"
     cluster.finish("highest", run_oracle(job, streams, rows_per_call=1000))
     cluster.run_until(lambda: all(node.finished for node in nodes))
     cluster.run(1.0)
-    assert all(node.jobs["highest"].replica.panes[0].trimmed_to > 1000 * SECOND for node in nodes)
+    assert all(node.jobs["highest"].state.panes[0].trimmed_to > 1000 * SECOND for node in nodes)
 
 
 def test_a_crash_while_an_await_is_parked():
@@ -113,7 +113,7 @@ def test_a_crash_while_an_await_is_parked():
     first, second = cluster.start(0), cluster.start(1)
 
     def parked(node: Node) -> bool:
-        return any(tasklet.run.parked for tasklet in tasklets(node, name).values())
+        return any(tasklet.run.progress.parked for tasklet in tasklets(node, name).values())
 
     cluster.run_until(lambda: parked(first) or parked(second))
     victim = first if parked(first) else second
@@ -133,7 +133,7 @@ def test_two_copies_over_a_thousand_windows_both_running_at_the_end():
     for node in nodes:
         here = tasklets(node, "highest")
         assert sorted(here) == [0, 1]
-        assert all(tasklet.run.window.emitted_to == [ENDING] for tasklet in here.values())
+        assert all(tasklet.run.progress.emitted_to == (ENDING,) for tasklet in here.values())
 
 
 # --- membership ------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class Shared:
 
     def bytes_held(self) -> dict[str, int]:
         return {
-            "replicas": sum(job.replica.bytes_held() for job in self.here()),
+            "replicas": sum(job.state.bytes_held() for job in self.here()),
             "sync": self.world.hubs[sync_stream(self.job.name)].bytes_held(),
             "store": self.world.records.bytes_held(),
         }
@@ -187,7 +187,7 @@ def test_one_who_waits_for_a_stalled_partition_reads_as_far_as_it_may_and_no_fur
     shared.tick(400)
     (tasklet,) = [here.tasklets[0] for here in shared.here() if 0 in here.tasklets]
     reference = begun - 1 if begun else 1  # what the other has sealed, or the end of the oldest pane
-    assert tasklet.run.process.watermark == (reference + 30 + 1) * SECOND, "the first row beyond is read, and no other"
+    assert tasklet.run.progress.watermark == (reference + 30 + 1) * SECOND, "the first row beyond is read, and no other"
 
 
 # --- held is neither idle nor poison ----------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_partition_that_is_held_is_not_idle():
     shared.trickle(1)
     assert shared.held() == {0}
     shared.tick(100)
-    progress = shared.here()[0].replica.progress[0]
+    progress = shared.here()[0].state.progress[0]
     assert progress[0] == progress[1] == 990 * SECOND, "the silent one was marked, up to where the held one was"
     shared.append(0, END)
     shared.append(1, seconds(3000, 3001), END)
@@ -226,7 +226,7 @@ def test_a_partition_that_is_parked_is_not_idle():
     shared.append(0, seconds(0, 100), END)
     shared.trickle(1)
     shared.tick(200)
-    assert shared.here()[0].replica.progress[0][0] > 20 * SECOND
+    assert shared.here()[0].state.progress[0][0] > 20 * SECOND
     shared.append(1, END)
     shared.finish()
     assert shared.equals_the_oracle()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,8 +19,8 @@ from holons.algebra import IntArray, Rows, State
 from holons.algebra.rows import column
 from holons.errors import BadInput, CodecError, RecordDamaged, UnknownWindow, WindowNotCompleted
 from holons.node import partitions_of
-from holons.node.recovery import REPLICA
-from holons.program import Job, PartitionRun
+from holons.node.recovery import STATE
+from holons.program import Job, Output, ProgramRun
 from holons.store import Store
 from holons.streams import ReadableLog, SharedLog
 from holons.wcrdt import Contributions, Delta, Handle, Replica, Sealed
@@ -96,10 +96,10 @@ class SealedByNodes:
         for position in reversed(store.positions(name) if store is not None else []):
             assert store is not None
             try:
-                snapshot = REPLICA.header(store.get(name, position)).replica
+                snapshot = STATE.header(store.get(name, position)).state
             except (RecordDamaged, CodecError):
                 continue
-            return cls(deltas, Replica(job.layout.handles, partitions, snapshot))
+            return cls(deltas, Replica.resumed(job.layout.handles, partitions, snapshot))
         return cls(deltas)
 
     def compare(self, index: int, handle: Handle, partition: int, ours: Mapping[int, bytes | None]) -> Verdict:
@@ -233,7 +233,7 @@ class _Replay:
                 low = BEGINNING if handles[index].accumulate else start
                 spans[index] = low, np.inf if target.window is None else target.window.end
         self.notes = [_Notes(spans) for _ in self.places]
-        self.runs: list[tuple[PartitionRun, ReadableLog, int]] = []
+        self.runs: list[tuple[ProgramRun, ReadableLog, int]] = []
         for number, (input_index, place) in enumerate(self.places):
             log = logs[job.inputs[input_index].stream]
             if log.start(place):
@@ -241,10 +241,9 @@ class _Replay:
                     f"partition {place} of {job.inputs[input_index].stream!r} only begins at offset {log.start(place)}",
                     hint="what came before was trimmed, so the program cannot be run again from the beginning",
                 )
-            run = PartitionRun(job, number, len(self.places), input_index=input_index)
-            run.process.contributions = _Noting(handles, job.layout.stage_handles(0), self.notes[number])
-            for stage in run.window.contributions:
-                run.window.contributions[stage] = _Noting(handles, job.layout.stage_handles(stage), self.notes[number])
+            run = ProgramRun(job, number, len(self.places), input_index=input_index)
+            notes = self.notes[number]
+            run.replace_contributions(partial(self._noting, notes))
             self.runs.append((run, log, place))
 
     def run(self, *, to_the_end: bool = False) -> None:
@@ -253,20 +252,20 @@ class _Replay:
         while moved and (to_the_end or not self._done()):
             moved = False
             for run, log, place in self.runs:
-                if not run.process.busy:
+                if not run.progress.busy:
                     moved |= _feed(run, log, place)
-                moved |= run.process.work(self.replica)
+                moved |= run.work(self.replica)
+                self._drain(run)
                 moved |= self._emit(run)
-                for delta in run.drain()[1]:
-                    self.replica.apply(delta)
+                self._drain(run)
 
-    def _emit(self, run: PartitionRun) -> bool:
+    def _emit(self, run: ProgramRun) -> bool:
         """Calls `on_window` one window at a time, so that it is known what came out of which."""
         moved = False
         while True:
-            before = list(run.window.cursors)
-            moved |= run.window.work(self.replica, run.process.local_panes, run.process.state.sealed_to, calls=1)
-            called = [new for old, new in zip(before, run.window.cursors, strict=True) if old != new]
+            before = list(run.emitted)
+            moved |= run.emit(self.replica, calls_max=1)
+            called = [new for old, new in zip(before, run.emitted, strict=True) if old != new]
             if not called:
                 return moved
             end, start, (_, key), callback = called[0]
@@ -276,16 +275,25 @@ class _Replay:
             if keyed:
                 self.sessions.add((callback, window))
             by_channel = self.outputs.setdefault((callback, window), {})
-            for output in run.window.outputs:
+            for output in self._drain(run):
                 rows = enumerate(output.table.to_pylist(), start=output.ordinal)
                 by_channel.setdefault(output.channel, []).extend(Told(run.partition, *row) for row in rows)
-            run.window.outputs = []
+
+    def _drain(self, run: ProgramRun) -> list[Output]:
+        """Applies what a run has sealed, and returns what it has emitted."""
+        outputs, deltas = run.drain()
+        for delta in deltas:
+            self.replica.apply(delta)
+        return outputs
+
+    def _noting(self, notes: _Notes, stage: int) -> _Noting:
+        return _Noting(self.job.layout.handles, self.job.layout.stage_handles(stage), notes)
 
     def _done(self) -> bool:
         return all(self._passed(target) for target in self.targets)
 
     def _passed(self, target: _Target) -> bool:
-        emitted = min(run.window.emitted_to[target.stage] for run, _, _ in self.runs)
+        emitted = min(run.progress.emitted_to[target.stage] for run, _, _ in self.runs)
         if target.window is None:
             ends = [one.end for one in self.starting(target)]
             return bool(ends) and emitted > target.spec.pane_end(target.spec.pane_at(max(ends)))
@@ -349,8 +357,8 @@ class _Replay:
         return sealed.compare(index, handle, partition, ours)
 
 
-def _feed(run: PartitionRun, log: ReadableLog, place: int) -> bool:
-    chunks = log.read(place, run.process.read_to, _READ_ROWS)
+def _feed(run: ProgramRun, log: ReadableLog, place: int) -> bool:
+    chunks = log.read(place, run.progress.read_to, _READ_ROWS)
     for chunk in chunks:
         if chunk.rows is None:
             assert chunk.mark is not None

@@ -14,7 +14,7 @@ def stop_taken_over(here: JobOnNode, mine: Set[int], membership: Membership, own
     for partition in sorted(set(here.tasklets) - mine):
         tasklet = here.tasklets[partition]
         if tasklet.handed_over_at is None:
-            tasklet.handed_over_at = tasklet.offset, tasklet.run.window.calls
+            tasklet.handed_over_at = tasklet.offset, tasklet.run.progress.calls
         if _taken_over(here, partition, *tasklet.handed_over_at, membership, ownership):
             here.stop(partition)
     for partition in mine & set(here.tasklets):

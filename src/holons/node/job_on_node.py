@@ -1,20 +1,18 @@
-"""One job on one node: its replica, and a tasklet for each partition that runs here."""
+"""One job on one node: its shared state, and a tasklet for each partition that runs here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from holons.errors import CheckpointLost, WrongScope
+from holons.errors import CheckpointLost
 from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
-from holons.node.replica_keeper import ReplicaKeeper
 from holons.node.settings import Settings
-from holons.program import Cut, Job
-from holons.program.calls import check_peekable
+from holons.node.state_keeper import StateKeeper
+from holons.program import Cut, Job, SharedState
 from holons.streams import Cursor, SharedLog
-from holons.wcrdt import Replica
 from holons.windows import Window
 
 
@@ -28,7 +26,7 @@ class JobOnNode:
         self.ports = ports
         self.settings = settings
         self.places = partitions_of(job, ports.input)
-        self._keeper = ReplicaKeeper(name, job, len(self.places), ports, settings)
+        self._keeper = StateKeeper(name, job, len(self.places), ports, settings)
         self.tasklets: dict[int, PartitionTasklet] = {}
         self.idle: set[int] = set()
         """The idle partitions, as their live owners say."""
@@ -38,9 +36,9 @@ class JobOnNode:
         """Why a partition that belongs here cannot start."""
 
     @property
-    def replica(self) -> Replica:
-        """All partitions' seals and progress, as far as this node knows."""
-        return self._keeper.replica
+    def state(self) -> SharedState:
+        """What all partitions have sealed, as far as this node knows."""
+        return self._keeper.state
 
     @property
     def sync(self) -> SharedLog:
@@ -67,9 +65,9 @@ class JobOnNode:
         return received > 0
 
     def rejoin(self) -> None:
-        """Starts from a stored replica, since the stream no longer has what this node has not read.
+        """Starts from a stored state, since the stream no longer has what this node has not read.
 
-        That replica may lack what partitions here still need, so they start from their newest records, which do not.
+        That state may lack what partitions here still need, so they start from their newest records, which do not.
         """
         self._keeper.restore()
         partitions = list(self.tasklets)
@@ -77,8 +75,8 @@ class JobOnNode:
         for partition in partitions:
             self.start(partition)
 
-    def store_replica(self) -> None:
-        """Stores the replica if it is time to."""
+    def store_state(self) -> None:
+        """Stores the shared state if it is time to."""
         self._keeper.store_if_due()
 
     def start(self, partition: int) -> PartitionTasklet:
@@ -91,12 +89,5 @@ class JobOnNode:
         self.tasklets.pop(partition, None)
 
     def peek(self, handle: str, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
-        """UNSAFE, for people to look at: what this node knows of a window of a shared handle now; None if nothing.
-
-        The value if it is completed (`WindowTrimmed` if it is gone), else what is sealed and previewed of it.
-        """
-        shared = {described.name: index for index, described in enumerate(self.job.layout.handles) if described.shared}
-        if handle not in shared:
-            raise WrongScope(f"{self.name} has no shared handle {handle!r}", hint=f"it has {', '.join(shared)}")
-        check_peekable(self.job.layout.handles[shared[handle]], window)
-        return self.replica.peek(shared[handle], window, preview=True)
+        """UNSAFE, for people to look at: what this node knows of a window of a shared handle now; None if nothing."""
+        return self.job.peek(self.state, handle, window)

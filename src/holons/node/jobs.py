@@ -14,7 +14,7 @@ from holons.errors import BadInput, JobRunning
 from holons.node.messages import Control, Stopped, Submitted, decode_control
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
-from holons.program import Cut, Job, cut_after
+from holons.program import Cut, Job
 from holons.streams import Cursor, SharedLog
 from holons.wire import encode
 
@@ -125,8 +125,8 @@ def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
                 hint="the new version needs the whole input; cancel the job, and submit it as a new one",
             )
         ends = partial(_output_end, ports, old, partition)
-        records = Checkpoints(ports.store, old.id, partition).load((0, log.end(place)), ends)
-        cuts.append(cut_after(records, old.cut(partition)))
+        records = Checkpoints(ports.store, old.id, partition, job).load((0, log.end(place)), ends)
+        cuts.append(job.cut_after(records, old.cut(partition)))
     return tuple(cuts)
 
 

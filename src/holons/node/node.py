@@ -26,7 +26,7 @@ from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports
 from holons.node.settings import Settings
 from holons.node.trials import Trials
-from holons.node.trimming import StreamTrimmer, trim_replica
+from holons.node.trimming import StreamTrimmer, trim_state
 from holons.program import Cut, Job
 
 _HOUSEKEEPING_RATIO = 0.25  # the streams are looked at so many heartbeats apart,
@@ -202,10 +202,10 @@ class Node:
                     self._announce_soon()  # the next suspect's turn
                 else:
                     self._announce()  # many partitions may take long
-        here.store_replica()
+        here.store_state()
         if here.trim_soon and not waiting:  # what is to start may begin further back than what runs
             here.trim_soon = False
-            trim_replica(here, self._reports(here))
+            trim_state(here, self._reports(here))
         if here.lost is not None:
             raise here.lost
         if here.name in self._failures.missing and self._runs_everywhere(here):

@@ -1,4 +1,4 @@
-"""What a partition has to write: outputs, then deltas, in this order, each once more until its log has taken it."""
+"""What a partition has to write: outputs, then messages of the sync stream, in this order, until their logs have them."""
 
 from __future__ import annotations
 
@@ -10,42 +10,41 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from holons.errors import LogUnavailable
-from holons.program import Output
+from holons.program import Output, SyncMessage
 from holons.streams import WritableLog
-from holons.wcrdt import Delta
 
 if TYPE_CHECKING:
     from holons.node.job_on_node import JobOnNode
 
 
 class Outbox:
-    """Outputs and deltas of one partition that are not written yet: a log that does not answer delays them, no more."""
+    """Outputs and sync messages of a partition that are not written yet: a log that does not answer delays them, no more."""
 
     def __init__(self, here: JobOnNode, partition: int) -> None:
         self._here = here
         self._partition = partition
         self._positioned = here.settings.guarantee == "exactly-once"
         self._outputs: deque[Output] = deque()
-        self._deltas: deque[Delta] = deque()
+        self._messages: deque[SyncMessage] = deque()
 
     def __bool__(self) -> bool:
         """Whether anything waits to be written."""
-        return bool(self._outputs or self._deltas)
+        return bool(self._outputs or self._messages)
 
-    def add(self, outputs: Iterable[Output], deltas: Iterable[Delta]) -> None:
+    def add(self, outputs: Iterable[Output], messages: Iterable[SyncMessage]) -> None:
         """Takes over what a run has emitted and sealed."""
         self._outputs.extend(outputs)
-        self._deltas.extend(deltas)
+        self._messages.extend(messages)
 
     def write(self) -> bool:
-        """Writes what waits: outputs, then deltas. False if a log does not answer."""
+        """Writes what waits: outputs, then messages. False if a log does not answer."""
         try:
             while self._outputs:
                 self._put(self._outputs[0])
                 self._outputs.popleft()
-            while self._deltas:
-                self._here.sync.append(self._deltas[0].encode())
-                self._deltas.popleft()
+            while self._messages:
+                self._here.sync.append(self._messages[0].encode())
+                self._messages.popleft()
         except LogUnavailable:
             return False
         return True

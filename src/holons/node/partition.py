@@ -10,9 +10,8 @@ from holons.node.messages import Running
 from holons.node.outbox import Outbox
 from holons.node.pace import Pace
 from holons.node.recovery import Checkpoints, past
-from holons.node.replica_keeper import REST_RATIO
 from holons.node.skew import ahead, owes_windows
-from holons.program import PartitionRun
+from holons.node.state_keeper import REST_RATIO
 from holons.streams import Chunk, InputLog, joined
 from holons.windows import BEGINNING, ENDING
 
@@ -32,14 +31,14 @@ class PartitionTasklet:
         index, self._place = here.places[partition]
         self._input: InputLog = here.ports.input(here.job.inputs[index].stream)
         self._columns = here.job.inputs[index].reads
-        self.checkpoints = Checkpoints(here.ports.store, here.name, partition)
+        self.checkpoints = Checkpoints(here.ports.store, here.name, partition, here.job)
         self.outbox = Outbox(here, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
         records = self.checkpoints.load(bounds, self.outbox.written_to)
         cut = here.cuts[partition] if partition < len(here.cuts) else None
-        self.run = PartitionRun(here.job, partition, len(here.places), input_index=index, resume=records, cut=cut)
+        self.run = here.job.open_run(partition, len(here.places), input_index=index, resume=records, cut=cut)
         self._check_served()
-        self.durable: tuple[int, tuple[int, ...]] = (BEGINNING, (BEGINNING,) * here.job.layout.stages)
+        self.durable: tuple[int, tuple[int, ...]] = (BEGINNING, (BEGINNING,) * len(self.run.progress.emitted_to))
         """What its durable records have passed: a watermark, and by stage the windows that were emitted."""
         self.suspicion, self.suspect_to = 0, 0
         """How many owners may have died of it, before they got beyond which offset."""
@@ -58,10 +57,9 @@ class PartitionTasklet:
 
     def _check_served(self) -> None:
         """Never wrong rows: a run that would read what was trimmed does not begin."""
-        layout, sealed_to = self.here.job.layout, self.run.process.state.sealed_to
-        processed = [layout.reach(stage, sealed_to) for stage in range(layout.stages)]
-        emitted_to = self.run.window.emitted_to
-        if not self.here.replica.serves(processed, emitted_to) or not past(emitted_to, self.run.process.forgotten_to):
+        here, run = self.here, self.run.progress
+        served = here.state.serves(here.job.sealed_by_stage(run.sealed_to), run.emitted_to)
+        if not served or not past(run.emitted_to, run.forgotten_to):
             raise CheckpointLost(
                 f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
                 hint="its newest records are gone: restore the checkpoint store, or resubmit the job",
@@ -70,12 +68,12 @@ class PartitionTasklet:
     @property
     def offset(self) -> int:
         """The offset up to which its rows are processed."""
-        return self.run.process.state.offset
+        return self.run.progress.offset
 
     @property
     def lag(self) -> int:
         """How many rows wait to be read."""
-        return self._input.end(self._place) - self.run.process.read_to
+        return self._input.end(self._place) - self.run.progress.read_to
 
     @property
     def idle(self) -> bool:
@@ -86,30 +84,30 @@ class PartitionTasklet:
     def held(self) -> bool:
         """Whether it waits for slower partitions before it reads on (invariant: bounded skew)."""
         max_ahead_us = self.here.settings.max_ahead_us
-        return max_ahead_us is not None and ahead(self.run, self.here.replica, max_ahead_us)
+        return max_ahead_us is not None and ahead(self.run.progress, self.partition, self.here.state, max_ahead_us)
 
     @property
     def finished(self) -> bool:
         """Whether its input has ended, and everything of it is written."""
-        done = not (self.outbox or self.run.process.busy)
-        return done and all(limit == ENDING for limit in self.run.window.emitted_to)
+        run = self.run.progress
+        return not (self.outbox or run.busy) and all(limit == ENDING for limit in run.emitted_to)
 
     def report(self, slot: int, epoch: int, *, touched: bool) -> Running:
         """What a heartbeat says of it; `touched` is whether the node is about to work on it."""
-        process, window = self.run.process, self.run.window
+        run = self.run.progress
         return Running(
             job=self.here.name,
             partition=self.partition,
             slot=slot,
             epoch=epoch,
-            offset=self.offset,
-            calls=window.calls,
+            offset=run.offset,
+            calls=run.calls,
             idle=self.idle,
-            parked=self.run.parked is not None,
+            parked=run.parked,
             stored_to=self.durable[0],
             emitted_to=self.durable[1],
             lag=self.lag,
-            watermark=process.watermark,
+            watermark=run.watermark,
             touched=touched,
             finished=self.finished,
             held=self.held,
@@ -134,21 +132,21 @@ class PartitionTasklet:
         return happened
 
     def _process(self) -> bool:
-        clock, read_to = self.here.ports.clock, self.run.process.read_to
+        clock, read_to = self.here.ports.clock, self.run.progress.read_to
         began_s, worked_s = clock.now_s(), clock.worked_s()
         happened = self._read()
-        happened |= self.run.process.work(self.here.replica)
-        self._rows.learn(self.run.process.read_to - read_to, clock.worked_s() - worked_s, clock.now_s() - began_s)
+        happened |= self.run.work(self.here.state)
+        self._rows.learn(self.run.progress.read_to - read_to, clock.worked_s() - worked_s, clock.now_s() - began_s)
         return happened
 
     def _emit(self) -> bool:
-        clock, calls = self.here.ports.clock, self.run.window.calls
+        clock, calls = self.here.ports.clock, self.run.progress.calls
         began_s, worked_s = clock.now_s(), clock.worked_s()
-        happened = self.run.emit(self.here.replica, self._calls.size)
-        done = self.run.window.calls - calls
+        happened = self.run.emit(self.here.state, self._calls.size)
+        done = self.run.progress.calls - calls
         self._behind = done >= self._calls.size
         if self.checkpoints.prompt:
-            self.run.process.forget(self.run.window.emitted_to)
+            self.run.forget(self.run.progress.emitted_to)
         self._calls.learn(done, clock.worked_s() - worked_s, clock.now_s() - began_s)
         return happened
 
@@ -158,7 +156,7 @@ class PartitionTasklet:
         if self._waits():
             return False
         try:
-            read_to, rows_max = self.run.process.read_to, self._rows.size
+            read_to, rows_max = self.run.progress.read_to, self._rows.size
             chunks = aligned(self._input.read(self._place, read_to, rows_max, self._columns))
             self._observe(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
@@ -176,12 +174,13 @@ class PartitionTasklet:
 
     def _waits(self) -> bool:
         """Whether it reads nothing now: it has rows at hand, or windows to emit, or is held."""
-        if self.run.parked is not None or self.held:
+        run = self.run.progress
+        if run.parked or self.held:
             self._observe(quiet=False)  # it waits for others, so they must not take it for idle
             return True
         max_ahead_us = self.here.settings.max_ahead_us
-        owes = max_ahead_us is not None and owes_windows(self.run, self.here.replica, max_ahead_us)
-        return owes or self._behind or self.run.process.busy
+        owes = max_ahead_us is not None and owes_windows(self.run, self.partition, self.here.state, max_ahead_us)
+        return owes or self._behind or run.busy
 
     def _observe(self, *, quiet: bool) -> None:
         self._idleness.observe(self.here.ports.clock.now_s(), quiet=quiet)
@@ -192,8 +191,8 @@ class PartitionTasklet:
         There is no mark if that moves nothing, or if all others are idle or have ended. If the log has moved on meanwhile,
         there is none either: whatever came is read first.
         """
-        mark = mark_for_idle(self.here.replica.progress[0], self.here.idle | {self.partition})
-        if mark > self.run.process.watermark:
+        mark = mark_for_idle(self.here.state.progress[0], self.here.idle | {self.partition})
+        if mark > self.run.progress.watermark:
             self._input.mark(self._place, mark)
 
     # --- storing ---------------------------------------------------------------------------------------------------
@@ -209,8 +208,8 @@ class PartitionTasklet:
         due = now or now_s - self._stored_at_s >= max(self.here.settings.checkpoint_s, rest_s)
         if not due or not self.outbox.write():
             return
-        process, window = self.run.process.state, self.run.window
-        reached = (process.offset, process.sealed_to, window.calls, tuple(window.emitted_to))
+        run = self.run.progress
+        reached = (run.offset, run.sealed_to, run.calls, run.emitted_to)
         try:
             if reached != self._stored and self.checkpoints.save(self.run):
                 self._stored = reached
@@ -222,8 +221,8 @@ class PartitionTasklet:
         self.here.trim_soon = True
         if floors is not None:
             self.durable = floors
-            stages = zip(floors[1], self.run.window.emitted_to, strict=True)
-            self.run.process.forget([min(stage) for stage in stages])  # this run may lag behind others
+            stages = zip(floors[1], run.emitted_to, strict=True)
+            self.run.forget([min(stage) for stage in stages])  # this run may lag behind others
 
 
 def aligned(chunks: list[Chunk]) -> list[Chunk]:

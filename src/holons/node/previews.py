@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holons.errors import CodecError, LogDamaged, LogUnavailable
+from holons.program import SharedState
 from holons.streams import Cursor, SharedLog
-from holons.wcrdt import Preview, Replica, Seal
+from holons.wcrdt import Seal
 
 if TYPE_CHECKING:
     from holons.node.job_on_node import JobOnNode
@@ -21,7 +22,7 @@ class PreviewExchange:
     def __init__(self, here: JobOnNode) -> None:
         self._here = here
         self._stream: SharedLog | None = None
-        self._replica: Replica | None = None
+        self._state: SharedState | None = None
         self._cursor: Cursor = {}
         self._sent: dict[tuple[int, int], tuple[int, tuple[Seal, ...]]] = {}
         self._sent_at_s = float("-inf")
@@ -60,8 +61,8 @@ class PreviewExchange:
             stream.trim({stream.writer: min(position for position, _ in self._sent.values())})
 
     def _listen(self, stream: SharedLog) -> None:
-        replica = self._here.replica
-        if replica is not self._replica:  # a new replica knows of no previews
-            self._replica, self._cursor = replica, {}
+        state = self._here.state
+        if state is not self._state:  # a new state knows of no previews
+            self._state, self._cursor = state, {}
         for message in stream.read(self._cursor, self._here.settings.messages_max):
-            replica.previews.take(Preview.decode(message.data), replica.progress)
+            state.receive_preview(message.data)

@@ -14,26 +14,24 @@ from typing import TypeVar
 import msgspec
 
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
-from holons.program import PartitionRun, Records
-from holons.program.records import PROCESS, WINDOW, ProcessRecord, WindowRecord
+from holons.program import Job, PartitionRun, RecordHeader, Records
 from holons.store import Position, Store
 from holons.streams import Cursor
-from holons.wcrdt import RecordFormat, ReplicaState
+from holons.wcrdt import RecordFormat
 from holons.windows import BEGINNING, ENDING
 
 _KEPT = 2
 T = TypeVar("T")
-R = TypeVar("R", ProcessRecord, WindowRecord)
 
 
-class ReplicaRecord(msgspec.Struct, frozen=True, array_like=True, tag="replica/1"):
-    """A replica, and from where on the sync stream continues it."""
+class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag="replica/1"):
+    """A snapshot of a job's shared state, and from where on the sync stream continues it."""
 
     cursor: Cursor
-    replica: ReplicaState
+    state: msgspec.Raw
 
 
-REPLICA = RecordFormat(ReplicaRecord)
+STATE = RecordFormat(StateRecord)
 
 
 def whole_records(store: Store, name: str, header: Callable[[bytes], T]) -> list[tuple[Position, T, bytes]]:
@@ -64,10 +62,11 @@ def past(emitted_to: Sequence[int], forgotten_to: Sequence[int]) -> bool:
 class Checkpoints:
     """The records of one partition of one job."""
 
-    def __init__(self, store: Store, job: str, partition: int) -> None:
+    def __init__(self, store: Store, name: str, partition: int, job: Job) -> None:
         self._store = store
-        self._process = f"{job}/{partition}/process"
-        self._window = f"{job}/{partition}/window"
+        self._job = job
+        self._process = f"{name}/{partition}/process"
+        self._window = f"{name}/{partition}/window"
         self.prompt = True
         """Whether window records are durable at once, as far as is known. Then the next one will be, before the process
         record that goes with it: so a run may forget the WLocals that it has emitted, and need not wait for a record."""
@@ -79,18 +78,19 @@ class Checkpoints:
         it is past. That is what makes one of a join small. False if no durable window record is past what the run has
         forgotten: then its process record has to wait.
         """
-        window = run.window
-        self.prompt = past(window.emitted_to, self._emitted_to())
+        emitted_to = run.progress.emitted_to
+        self.prompt = past(emitted_to, self._emitted_to())
         if self.prompt:
-            reached = (window.calls, *window.emitted_to)
-            self._put(self._window, reached, window.snapshot())
+            reached = run.progress.calls, *emitted_to
+            self._put(self._window, reached, run.window_record())
             self.prompt = reached in self._store.durable(self._window)
         if self.prompt:
-            run.process.forget(window.emitted_to)
-        if not past(self._emitted_to(), run.process.forgotten_to):
+            run.forget(emitted_to)
+        forgotten_to = run.progress.forgotten_to
+        if not past(self._emitted_to(), forgotten_to):
             return False
-        process = run.process.state
-        self._put(self._process, (process.offset, process.sealed_to), run.process.snapshot())
+        progress = run.progress
+        self._put(self._process, (progress.offset, progress.sealed_to), run.process_record())
         return True
 
     def _emitted_to(self) -> tuple[int, ...]:
@@ -116,11 +116,11 @@ class Checkpoints:
     def load(self, input_bounds: tuple[int, int], output_end: Callable[[str], int]) -> Records:
         """The newest records that the logs bear out; nothing at all if none was ever stored."""
         start, end = input_bounds
-        emitted, window = self._newest(self._window, WINDOW.header, lambda _: True, output_end)
+        emitted, window = self._newest(self._window, self._job.window_header, lambda *_: True, output_end)
         _, process = self._newest(
             self._process,
-            PROCESS.header,
-            lambda record: start <= record.offset <= end and past(emitted[1:], record.forgotten_to),
+            self._job.process_header,
+            lambda position, record: start <= position[0] <= end and past(emitted[1:], record.forgotten_to),
             output_end,
         )
         if process is None and start > 0:
@@ -133,15 +133,15 @@ class Checkpoints:
     def _newest(
         self,
         name: str,
-        header: Callable[[bytes], R],
-        fits: Callable[[R], bool],
+        header: Callable[[bytes], RecordHeader],
+        fits: Callable[[Position, RecordHeader], bool],
         output_end: Callable[[str], int],
     ) -> tuple[Position, bytes | None]:
         """Returns the newest record that fits, and whose outputs are all written."""
         refused = 0
         for position, record, data in whole_records(self._store, name, header):
             written = all(output_end(channel) >= ordinal for channel, ordinal in record.ordinals.items())
-            if written and fits(record):
+            if written and fits(position, record):
                 return position, data
             refused += 1
         if refused:

@@ -14,38 +14,31 @@ A call that is parked waits for others to seal what this partition has sealed: t
 
 from __future__ import annotations
 
-from holons.program import PartitionRun
-from holons.wcrdt import Replica
+from holons.program import PartitionRun, RunProgress, SharedState
 from holons.windows import BEGINNING, ENDING
 
 
-def ahead(run: PartitionRun, replica: Replica, max_ahead_us: int) -> bool:
+def ahead(run: RunProgress, partition: int, state: SharedState, max_ahead_us: int) -> bool:
     """Whether a partition is so far ahead that it waits for slower ones. The slowest never is.
 
-    While somebody has sealed nothing at all, the others count from the oldest pane that anybody has sealed. It is in
-    every replica until the last one has come along, so they wait at the same place after a restart.
+    While some partition has sealed nothing at all, the others count from the oldest contribution that anybody has sealed. It
+    is in every node's state until the last one has come along, so they wait at the same place after a restart.
     """
-    slowest = _slowest(run, replica)
-    if run.process.state.sealed_to <= slowest or run.process.watermark >= ENDING:
+    slowest = _slowest(run, partition, state)
+    if run.sealed_to <= slowest or run.watermark >= ENDING:
         return False
     if slowest == BEGINNING:
-        stage = [panes for panes in replica.panes if panes.handle.stage == 0 and panes.present]
-        slowest = min((panes.handle.window.pane_end(panes.present[0]) for panes in stage), default=ENDING)
-    return run.process.watermark - max_ahead_us > slowest
+        slowest = state.oldest(0)
+    return run.watermark - max_ahead_us > slowest
 
 
-def owes_windows(run: PartitionRun, replica: Replica, max_ahead_us: int) -> bool:
+def owes_windows(run: PartitionRun, partition: int, state: SharedState, max_ahead_us: int) -> bool:
     """Whether a partition has windows to emit that all have sealed, before it reads on."""
-    layout, emitted_to = run.window.layout, run.window.emitted_to
-    upto = min(_slowest(run, replica), run.process.watermark - max_ahead_us)
-    if upto <= min(emitted_to):
-        return False
-    return any(
-        emitted < layout.emission_limit(stage, layout.reach(stage, upto)) for stage, emitted in enumerate(emitted_to)
-    )
+    progress = run.progress
+    return run.owes_windows(min(_slowest(progress, partition, state), progress.watermark - max_ahead_us))
 
 
-def _slowest(run: PartitionRun, replica: Replica) -> int:
-    """The global watermark of stage 0; of itself a run knows best, be it ahead of its deltas or running again."""
-    others = (at for partition, at in enumerate(replica.progress[0]) if partition != run.partition)
-    return min((run.process.state.sealed_to, *others))
+def _slowest(run: RunProgress, partition: int, state: SharedState) -> int:
+    """The global watermark of stage 0; of itself a run knows best, be it ahead of its messages or running again."""
+    others = (at for other, at in enumerate(state.progress[0]) if other != partition)
+    return min((run.sealed_to, *others))

@@ -52,8 +52,8 @@ class Floors(NamedTuple):
     """By stage."""
 
 
-def trim_replica(here: JobOnNode, reports: Iterable[Running]) -> None:
-    """Trims a job's replica below what all durable records have passed, and everything that runs here as well.
+def trim_state(here: JobOnNode, reports: Iterable[Running]) -> None:
+    """Trims a job's shared state below what all durable records have passed, and everything that runs here as well.
 
     A run that lags behind the records of another owner still needs what those no longer do.
     """
@@ -62,10 +62,9 @@ def trim_replica(here: JobOnNode, reports: Iterable[Running]) -> None:
         return
     sealed_to, emitted_to = durable.sealed_to, list(durable.emitted_to)
     for tasklet in here.tasklets.values():
-        sealed_to = min(sealed_to, tasklet.run.process.state.sealed_to)
-        emitted_to = [min(pair) for pair in zip(emitted_to, tasklet.run.window.emitted_to, strict=True)]
-    layout = here.job.layout
-    here.replica.trim([layout.reach(stage, sealed_to) for stage in range(layout.stages)], emitted_to)
+        sealed_to = min(sealed_to, tasklet.run.progress.sealed_to)
+        emitted_to = [min(pair) for pair in zip(emitted_to, tasklet.run.progress.emitted_to, strict=True)]
+    here.state.trim(here.job.sealed_by_stage(sealed_to), emitted_to)
 
 
 def durable_floors(reports: Iterable[Running], partitions: int) -> Floors | None:

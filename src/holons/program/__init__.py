@@ -32,9 +32,10 @@ from holons.program.handles import WCRDT, Local, Nested, Scope, WLocal
 from holons.program.job import Input, Job, job
 from holons.program.layout import Callback, Layout, bind, layout_of
 from holons.program.outputs import Channel, Collected, Cut, Output, canonical, collect
+from holons.program.ports import PartitionRun, RecordHeader, RunProgress, SharedState, SyncMessage
 from holons.program.program import Program, on_window
-from holons.program.records import Records, cut_after
-from holons.program.run import PartitionRun
+from holons.program.records import Records
+from holons.program.run import ProgramRun
 from holons.program.tables import Table, table
 
 __all__ = [
@@ -53,15 +54,19 @@ __all__ = [
     "Output",
     "PartitionRun",
     "Program",
+    "ProgramRun",
+    "RecordHeader",
     "Records",
+    "RunProgress",
     "Scope",
+    "SharedState",
+    "SyncMessage",
     "Table",
     "Times",
     "WLocal",
     "bind",
     "canonical",
     "collect",
-    "cut_after",
     "job",
     "layout_of",
     "on_window",

@@ -28,10 +28,10 @@ from holons.errors import BadInput, BadProgram, NotFoldable
 from holons.program.calls import ProcessScope
 from holons.program.job import Job
 from holons.program.locals import freeze, thaw
-from holons.program.outputs import RESERVED, Output, number
+from holons.program.outputs import RESERVED, Output
 from holons.program.process import ProcessPart, ProcessState, _Begun, _Slice
 from holons.program.records import Records
-from holons.program.run import PartitionRun
+from holons.program.run import ProgramRun
 from holons.wcrdt import RecordFormat, Replica, ReplicaState
 from holons.windows import BEGINNING, ENDING, TIME_LIMIT, Window
 
@@ -214,7 +214,7 @@ class Fold:
         stored = None if resume is None else FOLD.header(resume)
         records = [Records()] * len(inputs) if stored is None else stored.runs
         self.runs = [
-            PartitionRun(job, place, len(inputs), input_index=index, resume=record)
+            ProgramRun(job, place, len(inputs), input_index=index, resume=record)
             for place, (index, record) in enumerate(zip(inputs, records, strict=True))
         ]
         self.replica = Replica(job.layout.handles, len(inputs), None if stored is None else stored.replica)
@@ -224,7 +224,7 @@ class Fold:
 
     def starts(self) -> Starts:
         """What the parts of the next round begin with."""
-        return Starts({run.partition: [(BEGINNING, _start_of(run.process.state))] for run in self.runs})
+        return Starts({run.partition: [(BEGINNING, _start_of(run.state))] for run in self.runs})
 
     def retold(self, partials: Iterable[Partial]) -> Starts | None:
         """What the parts of a round should have begun with, if some took rows for punctual that are late."""
@@ -254,28 +254,26 @@ class Fold:
     def finish(self) -> list[Output]:
         """Nothing comes any more: returns all that is left."""
         for run in self.runs:
-            run.mark(ENDING, run.process.read_to)
+            run.mark(ENDING, run.progress.read_to)
         return self._work()
 
-    def _take(self, run: PartitionRun, parts: list[Partial]) -> None:
-        process = run.process
+    def _take(self, run: ProgramRun, parts: list[Partial]) -> None:
+        before = run.state
         pieces = sorted((piece for part in parts for piece in part.pieces), key=lambda piece: piece.first)
-        self._check(process, parts, pieces)
+        self._check(run, parts, pieces)
         last = parts[-1].ended
-        state = replace(process.state, columns=_columns(parts))
-        state.offset = max(process.state.offset, pieces[-1].last + 1)
+        state = replace(before, columns=_columns(parts))
+        state.offset = max(before.offset, pieces[-1].last + 1)
         if not self.bounded:
-            state.watermark = max(process.state.watermark, *(piece.watermark for piece in pieces))
-            state.by_hand = max(process.state.by_hand, last.by_hand)
+            state.watermark = max(before.watermark, *(piece.watermark for piece in pieces))
+            state.by_hand = max(before.by_hand, last.by_hand)
         if last.locals is not None:
             state.locals = thaw(codec.decode(last.locals))
-        for channel, tables in _tables(pieces).items():
-            process.outputs += number(channel, run.partition, state.ordinals, tables)
-        process.absorb((part.contributions for part in parts), state)
+        run.absorb((part.contributions for part in parts), state, _tables(pieces))
 
-    def _check(self, process: ProcessPart, parts: list[Partial], pieces: list[Piece]) -> None:
+    def _check(self, run: ProgramRun, parts: list[Partial], pieces: list[Piece]) -> None:
         """What rows did must not depend on who had them."""
-        name = f"rows of partition {process.partition}"
+        name = f"rows of partition {run.partition}"
         one_task = "let one task have a partition's rows, in order; or run it on nodes: h.run(job)"
         if len(parts) > 1 and self._has_locals:
             raise NotFoldable(f"{name} are in several tasks, and process has a Local", hint=one_task)
@@ -286,9 +284,9 @@ class Fold:
             raise NotFoldable(f"{name} are mixed over several tasks, so that none knows which are late", hint=one_task)
         if mixed and any(channel not in RESERVED for piece in pieces for channel, _ in piece.outputs):
             raise NotFoldable(f"{name} are mixed over several tasks, and process puts rows out", hint=one_task)
-        if not self.bounded and pieces[0].first < process.state.offset:
+        if not self.bounded and pieces[0].first < run.state.offset:
             raise BadInput(
-                f"{name} came again, or too late: order {pieces[0].first} after {process.state.offset - 1}",
+                f"{name} came again, or too late: order {pieces[0].first} after {run.state.offset - 1}",
                 hint="each round must bring rows behind those of the rounds before",
             )
 
@@ -298,7 +296,7 @@ class Fold:
         while happened:
             happened = False
             for run in self.runs:
-                while run.work(self.replica):
+                while run.step(self.replica):
                     happened = True
                 made, deltas = run.drain()
                 outputs += made
@@ -309,12 +307,11 @@ class Fold:
         return outputs
 
     def _trim(self) -> None:
-        layout = self.job.layout
-        emitted = [min(stage) for stage in zip(*(run.window.emitted_to for run in self.runs), strict=True)]
-        sealed = min(run.process.state.sealed_to for run in self.runs)
-        self.replica.trim([layout.reach(stage, sealed) for stage in range(layout.stages)], emitted)
+        progress = [run.progress for run in self.runs]
+        emitted = [min(stage) for stage in zip(*(run.emitted_to for run in progress), strict=True)]
+        self.replica.trim(self.job.sealed_by_stage(min(run.sealed_to for run in progress)), emitted)
         for run in self.runs:
-            run.process.forget(run.window.emitted_to)
+            run.forget(run.progress.emitted_to)
 
     def snapshot(self) -> bytes:
         """Returns the record to resume from, between two rounds."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import cloudpickle
 
-from holons.errors import BadProgram, UnpicklableProgram
+from holons.errors import BadProgram, UnpicklableProgram, WrongScope
+from holons.program.calls import check_peekable
 from holons.program.digest import LATER, digest_of
 from holons.program.layout import Layout, layout_of
-from holons.program.outputs import RESERVED, Channel
+from holons.program.outputs import RESERVED, Channel, Cut
+from holons.program.ports import PartitionRun, RecordHeader, SharedState
 from holons.program.program import Program
-from holons.windows import Duration, micros
+from holons.program.records import PROCESS, WINDOW, Records, cut_after
+from holons.wcrdt import Replica
+from holons.windows import Duration, Window, micros
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,54 @@ class Job:
     def digest(self) -> str:
         """What this job does, as a short text: other code, other settings or other inputs give another one."""
         return digest_of(self.program, self.inputs)
+
+    # --- what nodes ask a job for ----------------------------------------------------------------------------------
+
+    def open_state(self, partitions: int, resume: bytes | memoryview | None = None) -> SharedState:
+        """The state that the runs of all partitions share, from the beginning or from a snapshot."""
+        return Replica.resumed(self.layout.handles, partitions, resume)
+
+    def open_run(
+        self,
+        partition: int,
+        partitions: int,
+        *,
+        input_index: int = 0,
+        resume: Records | None = None,
+        cut: Cut | None = None,
+    ) -> PartitionRun:
+        """What runs one partition, from the beginning of its log or from the records of a checkpoint."""
+        from holons.program.run import ProgramRun
+
+        return ProgramRun(self, partition, partitions, input_index=input_index, resume=resume, cut=cut)
+
+    def process_header(self, record: bytes) -> RecordHeader:
+        """What a node reads of a process record."""
+        header = PROCESS.header(record)
+        return RecordHeader(header.ordinals, header.forgotten_to)
+
+    def window_header(self, record: bytes) -> RecordHeader:
+        """What a node reads of a window record."""
+        return RecordHeader(WINDOW.header(record).ordinals)
+
+    def cut_after(self, records: Records, before: Cut) -> Cut:
+        """Where a run of this job leaves off that has stored these records, and was itself silent up to `before`."""
+        return cut_after(records, before)
+
+    def sealed_by_stage(self, sealed_to: int) -> list[int]:
+        """How far each stage is sealed once stage 0 is sealed so far everywhere."""
+        return [self.layout.reach(stage, sealed_to) for stage in range(self.layout.stages)]
+
+    def peek(self, state: SharedState, handle: str, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
+        """UNSAFE, for people to look at: what a state knows of a window of a shared handle now; None if nothing.
+
+        The value if it is completed (`WindowTrimmed` if it is gone), else what is sealed and previewed of it.
+        """
+        shared = {described.name: index for index, described in enumerate(self.layout.handles) if described.shared}
+        if handle not in shared:
+            raise WrongScope(f"{self.name} has no shared handle {handle!r}", hint=f"it has {', '.join(shared)}")
+        check_peekable(self.layout.handles[shared[handle]], window)
+        return state.peek(shared[handle], window, preview=True)
 
 
 def job(

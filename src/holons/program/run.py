@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
 
 from holons.algebra import State
-from holons.program.calls import Wanted
+from holons.errors import InvariantBroken
 from holons.program.emission import WindowPart
 from holons.program.job import Job
-from holons.program.outputs import Cut, Output
-from holons.program.process import ProcessPart
+from holons.program.outputs import Cut, Emitted, Output, number
+from holons.program.ports import RunProgress, SharedState
+from holons.program.process import ProcessPart, ProcessState
 from holons.program.records import Records
 from holons.wcrdt import Contributions, Delta, Preview, Replica, Seal, known_state
 from holons.windows import Window
 
 
-class PartitionRun:
+class ProgramRun:
     """Feeds one partition's log through a program. All of its state comes from `Records`."""
 
     def __init__(
@@ -33,9 +34,37 @@ class PartitionRun:
     ) -> None:
         resume, cut = resume or Records(), cut or Cut()
         self.partition = partition
-        self.process = ProcessPart(job, partition, input_index, resume.process, silent_below=cut.offset)
-        self.window = WindowPart(job, partition, partitions, resume.window, cut=cut)
-        self.process.scope.known_here = self.window.scope.known_here = self._known_here
+        self._layout = job.layout
+        self._process = ProcessPart(job, partition, input_index, resume.process, silent_below=cut.offset)
+        self._window = WindowPart(job, partition, partitions, resume.window, cut=cut)
+        self._process.scope.known_here = self._window.scope.known_here = self._known_here
+        self._progress: RunProgress | None = None
+        """As it was when somebody asked last, if nothing has happened since."""
+
+    @property
+    def progress(self) -> RunProgress:
+        """How far it is now."""
+        if self._progress is None:
+            process, window = self._process, self._window
+            self._progress = RunProgress(
+                offset=process.state.offset,
+                read_to=process.read_to,
+                watermark=process.watermark,
+                sealed_to=process.state.sealed_to,
+                emitted_to=tuple(window.emitted_to),
+                calls=window.calls,
+                forgotten_to=tuple(process.forgotten_to),
+                parked=process.parked is not None,
+                busy=process.busy,
+            )
+        return self._progress
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The columns that the program sees; None: all."""
+        return self._process.reads
+
+    # --- what comes in ---------------------------------------------------------------------------------------------
 
     def feed(
         self,
@@ -44,56 +73,125 @@ class PartitionRun:
         whole: Callable[[], pa.Table] | None = None,
     ) -> None:
         """Takes rows of the log; see `ProcessPart.feed`."""
-        self.process.feed(batch, offset, whole)
+        self._progress = None
+        self._process.feed(batch, offset, whole)
 
     def mark(self, ts: int, offset: int) -> None:
         """Takes a mark of the log."""
-        self.process.mark(ts, offset)
+        self._progress = None
+        self._process.mark(ts, offset)
 
-    @property
-    def parked(self) -> Wanted | None:
-        """The window that a parked call waits for."""
-        return self.process.parked
+    def absorb(
+        self, contributions: Iterable[bytes], state: ProcessState, diverted: Mapping[str, list[pa.Table]]
+    ) -> None:
+        """Takes in rows that were folded elsewhere (`program.folding`), what they did to the state, and their outputs."""
+        self._progress = None
+        for channel, tables in diverted.items():
+            self._process.outputs += number(channel, self.partition, state.ordinals, tables)
+        self._process.absorb(contributions, state)
 
-    def work(self, replica: Replica, calls: int = 1024) -> bool:
-        """One call of `process`, then up to so many windows that are complete; says whether anything happened."""
-        processed = self.process.work(replica)
-        return self.emit(replica, calls) or processed
+    # --- work ------------------------------------------------------------------------------------------------------
 
-    def emit(self, replica: Replica, calls: int) -> bool:
-        """Up to so many windows that are complete; says whether anything happened."""
-        return self.window.work(replica, self.process.local_panes, self.process.state.sealed_to, calls)
+    def work(self, state: SharedState) -> bool:
+        """One call of `process`; says whether anything happened."""
+        if not self._process.busy:
+            return False
+        self._progress = None
+        return self._process.work(replica_of(state))
+
+    def emit(self, state: SharedState, calls_max: int) -> bool:
+        """Calls `on_window` for up to so many windows that are complete; says whether anything happened."""
+        process = self._process
+        happened = self._window.work(replica_of(state), process.local_panes, process.state.sealed_to, calls_max)
+        if happened:
+            self._progress = None
+        return happened
+
+    def step(self, state: SharedState, calls_max: int = 1024) -> bool:
+        """One call of `process`, then the windows that are complete; says whether anything happened."""
+        processed = self.work(state)
+        return self.emit(state, calls_max) or processed
 
     def drain(self) -> tuple[list[Output], list[Delta]]:
         """What is to be written, in this order: outputs, then deltas."""
-        outputs = self.process.outputs + self.window.outputs
-        deltas = self.process.deltas + self.window.deltas
-        self.process.outputs, self.window.outputs = [], []
-        self.process.deltas, self.window.deltas = [], []
+        process, window = self._process, self._window
+        outputs, deltas = process.outputs + window.outputs, process.deltas + window.deltas
+        process.outputs, window.outputs, process.deltas, window.deltas = [], [], [], []
         return outputs, deltas
+
+    def owes_windows(self, watermark: int) -> bool:
+        """Whether windows are not emitted yet that are complete once all partitions have reached a watermark of stage 0."""
+        emitted_to, layout = self._window.emitted_to, self._layout
+        if watermark <= min(emitted_to):
+            return False
+        return any(
+            emitted < layout.emission_limit(stage, layout.reach(stage, watermark))
+            for stage, emitted in enumerate(emitted_to)
+        )
+
+    # --- what is known here ----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ProcessState:
+        """Everything that the process part resumes from, beside contributions."""
+        return self._process.state
+
+    @property
+    def emitted(self) -> Sequence[Emitted]:
+        """By stage, the window that was emitted last."""
+        return self._window.cursors
 
     def previews(self) -> list[Preview]:
         """What is open now in the shared handles of each stage. Sessions have no windows until they close."""
-        layout, previews = self.window.layout, []
-        for stage in range(layout.stages):
+        previews = []
+        for stage in range(self._layout.stages):
             panes = [
                 Seal(index, pane, payload)
-                for index in layout.stage_handles(stage)
-                if layout.handles[index].shared and layout.handles[index].window.known_ahead
+                for index in self._layout.stage_handles(stage)
+                if self._layout.handles[index].shared and self._layout.handles[index].window.known_ahead
                 for pane, payload in sorted(self._contributions(stage).unsealed(index).items())
             ]
-            position = self.window.calls if stage else self.process.state.offset
+            position = self._window.calls if stage else self._process.state.offset
             previews.append(Preview(stage, self.partition, position, tuple(panes)))
         return previews
 
     def _contributions(self, stage: int) -> Contributions:
-        return self.window.contributions[stage] if stage else self.process.contributions
+        return self._window.contributions[stage] if stage else self._process.contributions
+
+    def replace_contributions(self, made: Callable[[int], Contributions]) -> None:
+        """Takes other contributions for each stage, before the first row: ones that note what is inserted."""
+        self._process.contributions = made(0)
+        for stage in self._window.contributions:
+            self._window.contributions[stage] = made(stage)
 
     def _known_here(self, index: int, window: Window) -> State | None:
         """What this partition has in a window of a WLocal, sealed or not."""
-        panes = (self.process.local_panes | self.window.local_panes)[index]
+        panes = (self._process.local_panes | self._window.local_panes)[index]
         return known_state(panes, window, [self._contributions(panes.handle.stage).unsealed(index)])
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------
+
+    def forget(self, emitted_to: Sequence[int]) -> None:
+        """Drops WLocal values that a stored window record is past, less what their handles keep."""
+        if self._process.local_panes:
+            self._progress = None
+            self._process.forget(emitted_to)
+
+    def process_record(self) -> bytes:
+        """The record that goes by input offset, once everything is drained."""
+        return self._process.snapshot()
+
+    def window_record(self) -> bytes:
+        """The record that goes by emitted windows, once everything is drained."""
+        return self._window.snapshot()
 
     def snapshot(self) -> Records:
         """The resume state, between any two calls, once everything is drained."""
-        return Records(self.process.snapshot(), self.window.snapshot())
+        return Records(self.process_record(), self.window_record())
+
+
+def replica_of(state: SharedState) -> Replica:
+    """The replica that a program's runs read: the state that its own job has opened."""
+    if not isinstance(state, Replica):
+        raise InvariantBroken(f"a program runs over a Replica, not over a {type(state).__name__}")
+    return state

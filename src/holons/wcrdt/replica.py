@@ -12,14 +12,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holons.algebra import State
-from holons.errors import InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
+from holons.errors import CodecError, InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
 from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
-from holons.wcrdt.preview import Previews, known_state
+from holons.wcrdt.preview import Preview, Previews, known_state
 from holons.wcrdt.records import ReplicaState
-from holons.windows import BEGINNING, Window, instant_text
+from holons.windows import BEGINNING, ENDING, Window, instant_text
 
 
 def _start(delta: Delta) -> int:
@@ -57,6 +59,16 @@ class Replica:
             self.progress = [list(stage) for stage in resume.progress]
             for panes, record, payloads in zip(self.panes, resume.panes, resume.payloads, strict=True):
                 panes.restore(record, payloads)
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> bool:
+        """Takes in a message of the sync stream; says whether it brought anything new."""
+        return self.apply(Delta.decode(data)) is Applied.NEW
+
+    def receive_preview(self, data: bytes) -> None:
+        """Takes in a message of the preview stream."""
+        self.previews.take(Preview.decode(data), self.progress)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -147,6 +159,11 @@ class Replica:
         """The global watermark of a stage: the least progress of its partitions."""
         return min(self.progress[stage], default=BEGINNING)
 
+    def oldest(self, stage: int) -> int:
+        """The end of the oldest pane of a stage that is still here; `ENDING` if there is none."""
+        present = (panes for panes in self.panes if panes.handle.stage == stage and panes.present)
+        return min((panes.handle.window.pane_end(panes.present[0]) for panes in present), default=ENDING)
+
     def completed(self, index: int, window: Window) -> bool:
         """Whether every partition has sealed the window."""
         return self.watermark(self.handles[index].stage) >= window.end
@@ -211,9 +228,25 @@ class Replica:
         payloads = [panes.encoded(seals) for panes, (_, seals) in zip(self.panes, records, strict=True)]
         return ReplicaState([list(stage) for stage in self.progress], [record for record, _ in records], payloads)
 
+    def snapshot_bytes(self) -> bytes:
+        """Returns the state to resume from, in MessagePack."""
+        return _encoder.encode(self.snapshot())
+
+    @staticmethod
+    def resumed(handles: Sequence[Handle], partitions: int, snapshot: bytes | memoryview | None) -> Replica:
+        """Returns a replica that resumes from the bytes of a snapshot, or from the beginning."""
+        try:
+            return Replica(handles, partitions, None if snapshot is None else _decoder.decode(snapshot))
+        except msgspec.DecodeError as error:
+            raise CodecError(f"not a snapshot of a replica: {error}", hint="an older one may still be whole") from error
+
     def bytes_held(self) -> int:
         """The size of all seals."""
         return sum(panes.bytes_held() for panes in self.panes)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(ReplicaState)
 
 
 def _needless(handle: Handle, processed: Sequence[int], emitted: Sequence[int]) -> int:

@@ -11,7 +11,7 @@ from holons.engines.memory_site import MemorySite
 from holons.errors import CheckpointLost
 from holons.node import Node, Settings
 from holons.node.recovery import Checkpoints, past
-from holons.program import PartitionRun
+from holons.program import ProgramRun
 from holons.program.records import PROCESS
 from holons.store import MemoryStore
 from holons.streams import MemoryLog
@@ -87,7 +87,9 @@ def stored(world, kind):
 
 
 def loaded(world):
-    return Checkpoints(world.records, JOB, 0).load((0, world.inputs["in"].end(0)), lambda channel: 2**62)
+    return Checkpoints(world.records, JOB, 0, h.job(Mine(), "in")).load(
+        (0, world.inputs["in"].end(0)), lambda channel: 2**62
+    )
 
 
 def tear(world, kind, count=1):
@@ -97,23 +99,23 @@ def tear(world, kind, count=1):
 
 
 def test_a_process_record_holds_what_windows_to_come_may_read_and_no_more(world):
-    newest = PartitionRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
-    held = newest.process.local_panes[0].present
+    newest = ProgramRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
+    held = newest._process.local_panes[0].present
     assert len(held) <= 5, "five windows pass between two checkpoints, and three are kept"
-    assert newest.process.forgotten_to == newest.window.emitted_to
+    assert newest.progress.forgotten_to == newest.progress.emitted_to
 
 
 @pytest.mark.parametrize(("own_stage", "fewest", "most"), [(True, 3, 5), (False, 10, 35)])
 def test_what_no_later_stage_reads_need_not_wait_for_one(own_stage, fewest, most):
     program = later(own_stage=own_stage)
-    newest = PartitionRun(h.job(program, "in"), 0, 1, resume=loaded(ran(program)))
-    assert newest.window.emitted_to[0] > newest.window.emitted_to[1] + 5_000_000
-    assert fewest <= len(newest.process.local_panes[0].present) <= most
-    needed = newest.process.forgotten_to
-    assert needed[0] == (newest.window.emitted_to[0] if own_stage else needed[1])
-    assert past(newest.window.emitted_to, needed)
-    assert not past([needed[0] - 1, *newest.window.emitted_to[1:]], needed)
-    assert past([newest.window.emitted_to[0], BEGINNING], needed) == own_stage
+    newest = ProgramRun(h.job(program, "in"), 0, 1, resume=loaded(ran(program)))
+    assert newest.progress.emitted_to[0] > newest.progress.emitted_to[1] + 5_000_000
+    assert fewest <= len(newest._process.local_panes[0].present) <= most
+    needed = newest.progress.forgotten_to
+    assert needed[0] == (newest.progress.emitted_to[0] if own_stage else needed[1])
+    assert past(newest.progress.emitted_to, needed)
+    assert not past([needed[0] - 1, *newest.progress.emitted_to[1:]], needed)
+    assert past([newest.progress.emitted_to[0], BEGINNING], needed) == own_stage
     assert not past([], needed)
 
 
@@ -131,7 +133,7 @@ def test_a_later_stage_does_not_read_what_is_not_kept_for_it():
 def test_what_windows_have_read_is_forgotten_without_waiting_for_a_checkpoint():
     held = []
     for node in running(MemorySite({"in": MemoryLog(1)}), Mine(), Settings(checkpoint_s=1e9)):
-        held += [len(one.run.process.local_panes[0].present) for one in node.jobs[JOB].tasklets.values()]
+        held += [len(one.run._process.local_panes[0].present) for one in node.jobs[JOB].tasklets.values()]
     assert len(held) > 50
     assert max(held) <= 25, "what was there at the start is read at once"
     assert max(held[10:]) <= 5
@@ -166,10 +168,10 @@ def test_a_process_record_waits_until_the_window_record_that_it_needs_is_durable
         tasklets = node.jobs[JOB].tasklets if JOB in node.jobs else {}
     assert len(world.records.lacking) > 10
     assert not any(world.records.lacking)
-    assert max(len(one.run.process.local_panes[0].present) for one in tasklets.values()) <= 25
-    resumed = PartitionRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
-    assert past(resumed.window.emitted_to, resumed.process.forgotten_to)
-    assert resumed.process.state.offset > 80 * ROWS
+    assert max(len(one.run._process.local_panes[0].present) for one in tasklets.values()) <= 25
+    resumed = ProgramRun(h.job(Mine(), "in"), 0, 1, resume=loaded(world))
+    assert past(resumed.progress.emitted_to, resumed.progress.forgotten_to)
+    assert resumed.progress.offset > 80 * ROWS
 
 
 class EachWindow(h.Program):
@@ -194,7 +196,7 @@ def test_windows_are_emitted_before_more_rows_are_read():
         world.clock.sleep_s(0.1)
         node.tick()
         for tasklet in node.jobs[JOB].tasklets.values():
-            waited.append(tasklet.run.process.read_to - tasklet.run.window.calls)
+            waited.append(tasklet.run.progress.read_to - tasklet.run.progress.calls)
     assert max(waited) <= 21, "windows of two reads wait: of one before they are known to be complete, and the next"
     assert len(world.collected(JOB)["on_window"][0]) == 99
 

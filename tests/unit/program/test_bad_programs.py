@@ -10,7 +10,7 @@ import pytest
 
 import holons as h
 from holons import errors
-from holons.program import PartitionRun
+from holons.program import ProgramRun
 from holons.wcrdt import Replica
 from holons.windows import END, Mark
 
@@ -505,9 +505,9 @@ def test_a_program_whose_two_runs_differ_is_found():
     replica = Replica(job.layout.handles, 1)
 
     def own_the_partition():
-        owner = PartitionRun(job, 0, 1)
+        owner = ProgramRun(job, 0, 1)
         owner.feed(rows(0, SECOND), 0)
-        while owner.work(replica):
+        while owner.step(replica):
             for delta in owner.drain()[1]:
                 replica.apply(delta)
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import holons as h
-from holons.program import PartitionRun
+from holons.program import ProgramRun
 from holons.wcrdt import Replica
 
 SECOND = 1_000_000
@@ -27,12 +27,12 @@ class Sessions(Fixed):
 @pytest.mark.parametrize("program", [Fixed(), Sessions()], ids=["fixed", "sessions"])
 def test_what_is_complete_is_put_out_at_once(program):
     job = h.job(program, "in")
-    run, replica = PartitionRun(job, 0, 1), Replica(job.layout.handles, 1)
+    run, replica = ProgramRun(job, 0, 1), Replica(job.layout.handles, 1)
     told = []
     for offset in range(3):
         run.feed(pl.DataFrame({"ts": [offset * SECOND]}), offset)
         told.append([])
-        while run.work(replica):
+        while run.step(replica):
             outputs, deltas = run.drain()
             told[-1] += [row["start"] for output in outputs for row in output.table.to_pylist()]
             for delta in deltas:

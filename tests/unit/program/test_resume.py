@@ -7,7 +7,7 @@ import pytest
 
 import holons as h
 from holons import errors
-from holons.program import PartitionRun
+from holons.program import ProgramRun
 from holons.wcrdt import Replica
 from holons.windows import BEGINNING
 
@@ -31,26 +31,26 @@ class Started:
     def __init__(self, program):
         self.job = h.job(program, "in")
         self.replica = Replica(self.job.layout.handles, 1)
-        self.run = PartitionRun(self.job, 0, 1)
+        self.run = ProgramRun(self.job, 0, 1)
         self.deltas = []
 
     def feed(self, frame):
-        self.run.feed(frame, self.run.process.read_to)
+        self.run.feed(frame, self.run.progress.read_to)
         self.work()
 
     def mark(self, ts):
-        self.run.mark(ts, self.run.process.read_to)
+        self.run.mark(ts, self.run.progress.read_to)
         self.work()
 
     def work(self):
-        while self.run.work(self.replica):
+        while self.run.step(self.replica):
             _, deltas = self.run.drain()
             self.deltas += deltas
             for delta in deltas:
                 self.replica.apply(delta)
 
     def restart(self):
-        self.run = PartitionRun(self.job, 0, 1, resume=self.run.snapshot())
+        self.run = ProgramRun(self.job, 0, 1, resume=self.run.snapshot())
 
 
 def row(ts, jump=False):
@@ -63,7 +63,7 @@ def test_a_clock_moved_by_hand_stays_where_it_is(restarted):
     started.feed(row(0, jump=True))
     if restarted:
         started.restart()
-    assert started.run.process.watermark == 5 * SECOND
+    assert started.run.progress.watermark == 5 * SECOND
     with pytest.raises(errors.InsertBelowWatermark):
         started.feed(row(SECOND))
 

@@ -9,7 +9,7 @@ import pytest
 
 import holons as h
 from holons.errors import CodecError, InvariantBroken, WindowNotCompleted, WrongScope
-from holons.program import PartitionRun
+from holons.program import ProgramRun
 from holons.wcrdt import Preview, Replica, Seal
 
 SECOND = 1_000_000
@@ -53,7 +53,7 @@ def test_a_preview_is_what_has_been_inserted_so_far(seed):
     """However old the previews are, whatever comes late or twice: with the newest of all, nothing is missing."""
     rng = random.Random(seed)
     times = [sorted(rng.randrange(30 * SECOND) for _ in range(40)) for _ in range(3)]
-    runs = [PartitionRun(JOB, partition, 3) for partition in range(3)]
+    runs = [ProgramRun(JOB, partition, 3) for partition in range(3)]
     replica, sent, fed = Replica(JOB.layout.handles, 3), [], [0, 0, 0]
     for _ in range(30):
         partition = rng.randrange(3)
@@ -62,7 +62,7 @@ def test_a_preview_is_what_has_been_inserted_so_far(seed):
         if piece:
             run.feed(rows(piece), at)
             fed[partition] += len(piece)
-        while run.work(replica):
+        while run.step(replica):
             pass
         for delta in run.drain()[1]:
             replica.apply(delta)
@@ -122,12 +122,12 @@ def test_previews_are_no_part_of_a_snapshot_and_do_not_pile_up():
 
 
 def test_what_a_partition_has_sealed_is_not_counted_twice():
-    run, replica = PartitionRun(JOB, 0, 2), Replica(JOB.layout.handles, 2)
+    run, replica = ProgramRun(JOB, 0, 2), Replica(JOB.layout.handles, 2)
     run.feed(rows([0, 1, 2, 5 * SECOND]), 0)
-    run.work(replica)
+    run.step(replica)
     early = run.previews()[0]
     run.mark(4 * SECOND, 4)
-    run.work(replica)
+    run.step(replica)
     replica.previews.take(early, replica.progress)
     assert (peek(replica, 0), peek(replica, 1)) == (3, 1)
     for delta in run.drain()[1]:
@@ -138,12 +138,12 @@ def test_what_a_partition_has_sealed_is_not_counted_twice():
 
 
 def test_a_later_stage_has_previews_too():
-    run, replica = PartitionRun(JOB, 0, 1), Replica(JOB.layout.handles, 1)
+    run, replica = ProgramRun(JOB, 0, 1), Replica(JOB.layout.handles, 1)
     run.feed(rows([0, 5 * SECOND, 9 * SECOND]), 0)
-    run.work(replica)
+    run.step(replica)
     for delta in run.drain()[1]:
         replica.apply(delta)
-    run.work(replica)
+    run.step(replica)
     for one in run.previews():
         replica.previews.take(one, replica.progress)
     assert replica.peek(INDEX["later"], h.Window(0, 8 * SECOND), preview=True) == 1
@@ -187,15 +187,15 @@ class Watching(h.Program):
 def test_of_a_local_one_sees_what_this_partition_has():
     seen: list[object] = []
     job, offset = h.job(Watching(seen), "in"), 0
-    runs, replica = [PartitionRun(job, partition, 2) for partition in range(2)], Replica(job.layout.handles, 2)
+    runs, replica = [ProgramRun(job, partition, 2) for partition in range(2)], Replica(job.layout.handles, 2)
     for times in ([0, 1], [SECOND], [3 * SECOND]):
         for run in runs:
             run.feed(rows(times), offset)
-            run.work(replica)
+            run.step(replica)
             for delta in run.drain()[1]:
                 replica.apply(delta)
         offset += len(times)
-    runs[0].work(replica)
+    runs[0].step(replica)
     assert seen == [None, None, 2, 2, 3, 3, (2, None, 4)]
 
 

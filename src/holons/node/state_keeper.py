@@ -1,28 +1,29 @@
-"""A job's replica on one node: kept up to date from the sync stream, stored now and then, and restored when a node joins."""
+"""A job's shared state on one node: kept up to date from the sync stream, stored now and then, restored by joiners."""
 
 from __future__ import annotations
 
 import zlib
 from contextlib import suppress
 
+import msgspec
+
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
 from holons.node.ports import Ports
-from holons.node.recovery import REPLICA, ReplicaRecord, whole_records
+from holons.node.recovery import STATE, StateRecord, whole_records
 from holons.node.settings import Settings
-from holons.program import Job
+from holons.program import Job, SharedState
 from holons.store import Position
 from holons.streams import Cursor
-from holons.wcrdt import Applied, Delta, Replica
 
 REST_RATIO = 10.0  # after storing something, wait at least this many times as long as it took
 _WORTHWHILE_RATIO = (
-    4.0  # store a replica only after this many times as many bytes of deltas as it had when it was stored,
+    4.0  # store a state only after this many times as many bytes of messages as it had when it was stored,
 )
 _NEGLIGIBLE_BYTES = 1 << 20  # except that this many bytes cost next to nothing
 
 
-class ReplicaKeeper:
-    """Reads the sync stream of a job into a replica, and stores it for those who join."""
+class StateKeeper:
+    """Reads the sync stream of a job into its shared state, and stores that for nodes that join."""
 
     def __init__(self, name: str, job: Job, partitions: int, ports: Ports, settings: Settings) -> None:
         self._name = name
@@ -32,8 +33,8 @@ class ReplicaKeeper:
         self._settings = settings
         self.sync = ports.sync(name)
         self._record = f"{name}/replica"
-        self.replica, self.cursor = self._newest()
-        self._deltas_since_store = self._bytes_since_store = 0
+        self.state, self.cursor = self._newest()
+        self._messages_since_store = self._bytes_since_store = 0
         self._stored_at_s = float("-inf")
         self._storing_s = 0.0
         self._stored_bytes = 0
@@ -44,7 +45,7 @@ class ReplicaKeeper:
     def receive(self) -> int | None:
         """Applies what the sync stream has brought, and returns how many messages that was.
 
-        Returns None, and applies nothing, if messages were trimmed that this node has not read: then only a stored replica
+        Returns None, and applies nothing, if messages were trimmed that this node has not read: then only a stored state
         helps (`restore`). That is checked after reading: somebody may trim the stream at any moment, and reading continues
         behind what is gone.
         """
@@ -54,43 +55,43 @@ class ReplicaKeeper:
             return None
         self.cursor = cursor
         for message in messages:
-            if self.replica.apply(Delta.decode(message.data)) is Applied.NEW:
-                self._deltas_since_store += 1
+            if self.state.receive(message.data):
+                self._messages_since_store += 1
                 self._bytes_since_store += len(message.data)
         return len(messages)
 
     def restore(self) -> None:
-        """Starts again from the newest stored replica that the sync stream still continues."""
-        self.replica, self.cursor = self._newest()
+        """Starts again from the newest stored state that the sync stream still continues."""
+        self.state, self.cursor = self._newest()
 
-    def _newest(self) -> tuple[Replica, Cursor]:
+    def _newest(self) -> tuple[SharedState, Cursor]:
         starts = self.sync.starts()
-        for _, stored, _ in whole_records(self._ports.store, self._record, REPLICA.header):
+        for _, stored, _ in whole_records(self._ports.store, self._record, STATE.header):
             if _continued(stored.cursor, starts):
-                return Replica(self._job.layout.handles, self._partitions, stored.replica), stored.cursor
+                return self._job.open_state(self._partitions, stored.state), stored.cursor
         if any(starts.values()):
             raise CheckpointLost(
-                f"{self._name}: the sync stream was trimmed, and no snapshot of a replica reaches back so far",
+                f"{self._name}: the sync stream was trimmed, and no snapshot of its state reaches back so far",
                 hint="restore the checkpoint store, or resubmit the job",
             )
-        return Replica(self._job.layout.handles, self._partitions), {}
+        return self._job.open_state(self._partitions), {}
 
     def store_if_due(self) -> None:
-        """Stores the replica, and trims the sync stream below what this node stored the time before.
+        """Stores the state, and trims the sync stream below what this node stored the time before.
 
         What is newer may be news to others: a node that has not read what is trimmed must begin again from a snapshot. The
         sync stream still continues every snapshot that is kept: two at least.
-        Never while deltas wait for a missing one: the cursor is past them, and the snapshot would not hold them. A large
-        replica takes long to store, and is stored less often: it is for nodes that join, and must not cost the others much.
+        Never while messages wait for a missing one: the cursor is past them, and the snapshot would not hold them. Much
+        state takes long to store, and is stored less often: it is for nodes that join, and must not cost the others much.
         """
         now_s = self._ports.clock.now_s()
-        if not self._due(now_s) or self.replica.gaps():
+        if not self._due(now_s) or self.state.gaps():
             return
         store, position = self._ports.store, self._position()
-        data = REPLICA.encode(ReplicaRecord(dict(sorted(self.cursor.items())), self.replica.snapshot()))
+        data = STATE.encode(StateRecord(dict(sorted(self.cursor.items())), msgspec.Raw(self.state.snapshot_bytes())))
         store.put(self._record, position, data)
         self._cursors[position] = dict(self.cursor)
-        self._deltas_since_store, self._bytes_since_store, self._stored_bytes, self._stored_at_s = (
+        self._messages_since_store, self._bytes_since_store, self._stored_bytes, self._stored_at_s = (
             0,
             0,
             len(data),
@@ -106,11 +107,11 @@ class ReplicaKeeper:
     def _due(self, now_s: float) -> bool:
         rest_s = max(self._settings.checkpoint_s, REST_RATIO * self._storing_s)
         worthwhile = self._bytes_since_store >= _WORTHWHILE_RATIO * (self._stored_bytes - _NEGLIGIBLE_BYTES)
-        enough = self._deltas_since_store >= self._settings.snapshot_deltas
+        enough = self._messages_since_store >= self._settings.snapshot_deltas
         return enough and worthwhile and now_s - self._stored_at_s >= rest_s
 
     def _position(self) -> Position:
-        """A position at which nobody else stores a replica: others may have read as much, but not the same."""
+        """A position at which nobody else stores a state: others may have read as much, but not the same."""
         return sum(self.cursor.values()), zlib.crc32(self.sync.writer.encode())
 
     def _durable_cursors(self, first: Position) -> list[Cursor]:
@@ -119,9 +120,7 @@ class ReplicaKeeper:
         known, self._cursors = self._cursors, {}
         for position in store.durable(self._record):
             with suppress(RecordDamaged, CodecError):  # torn, or gone by now
-                self._cursors[position] = (
-                    known.get(position) or REPLICA.header(store.get(self._record, position)).cursor
-                )
+                self._cursors[position] = known.get(position) or STATE.header(store.get(self._record, position)).cursor
         return [cursor for at, cursor in sorted(self._cursors.items()) if at >= first and _continued(cursor, starts)]
 
 
