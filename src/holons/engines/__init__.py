@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from holons.clock import SystemClock
 from holons.engines.choosing import EngineName, chosen_engine, nodes_of
+from holons.engines.collecting import emitted_by
 from holons.engines.directory_site import DirectorySite
 from holons.engines.feeding import FedNodes, Feeder, is_live
 from holons.engines.handle import DriverNodes, Nodes, Run, Work
@@ -73,12 +74,12 @@ def run(
             from holons.engines.memory_site import MemorySite, logs_of
 
             memory = MemorySite(logs_of(bounded), SystemClock() if live else None)
-            emitted = memory.emitted
+            emitted = partial(emitted_by, memory, job)
             _feed(memory, live, feeder, begun)
             at_work = TurnNodes(job, memory, nodes, settings)
         else:
             site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store)
-            emitted = site.emitted
+            emitted = partial(emitted_by, site, job)
             _check_streams(site, job, streams)
             driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
             with ExitStack() as loading:  # all or none
@@ -90,7 +91,7 @@ def run(
             at_work = DriverNodes(driver, job, nodes, upgrade=upgrade)
         if live:
             at_work = FedNodes(at_work, feeder)
-        return Run(job, Work(job, at_work, partial(emitted, job.name), begun.pop_all(), kept=log is not None))
+        return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
 
 
 def _feed(site: Site, streams: Streams, feeder: Feeder, ending: ExitStack) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from holons.node import Site, Submitted
-from holons.program import Collected, Cut, Output
+from holons.program import Collected, Cut, Job, Output
 from holons.streams import ReadableLog, in_memory
 
 OpenLog: TypeAlias = Callable[[], ReadableLog]
@@ -52,6 +52,8 @@ class Outputs:
     """What a job had emitted at one moment: the spans of each channel and partition, oldest version first."""
 
     spans: Mapping[str, Mapping[int, tuple[Span, ...]]] = field(default_factory=dict)
+    inputs: Callable[[], Mapping[str, pa.Schema]] = dict
+    """The columns of the job's input streams, as far as they have rows: diverted rows have them too."""
 
     def partitions(self, channel: str) -> list[int]:
         """The partitions that have rows in a channel."""
@@ -102,12 +104,14 @@ class Outputs:
 
     def in_memory(self) -> Outputs:
         """The same rows, read from their logs now: for logs that are about to go."""
-        return outputs_in_memory(
+        held = outputs_in_memory(
             Output(channel, partition, 0, pa.Table.from_batches([batch]))
             for channel in self.spans
             for partition in self.partitions(channel)
             for batch in self.batches(channel, partition)
         )
+        inputs = self.inputs()
+        return replace(held, inputs=lambda: inputs)
 
 
 def fold_id(name: str) -> str:
@@ -129,6 +133,30 @@ def emitted(site: Site, name: str) -> Outputs:
         if logs := output_logs(site, job):
             return outputs_in_logs(logs)
     return outputs_of(site.jobs().history(name), partial(output_logs, site))
+
+
+def emitted_by(site: Site, job: Job) -> Outputs:
+    """Returns where the rows of a job stand, and what is known of its inputs."""
+    streams = [source.stream for source in job.inputs]
+    return replace(emitted(site, job.name), inputs=partial(input_schemas, site, streams))
+
+
+def input_schemas(site: Site, streams: Iterable[str]) -> dict[str, pa.Schema]:
+    """Returns the columns of input streams, as the first rows of each have them."""
+    schemas = ((stream, _first_schema(site.input(stream, "reader"))) for stream in streams)
+    return {stream: schema for stream, schema in schemas if schema is not None}
+
+
+def _first_schema(stream: ReadableLog) -> pa.Schema | None:
+    with closing(stream) as log:
+        for partition in range(log.partitions):
+            at = log.start(partition)
+            while chunks := log.read(partition, at, 1):
+                for chunk in chunks:
+                    if chunk.rows is not None:
+                        return chunk.rows.schema if chunk.whole is None else chunk.whole.schema
+                at = chunks[-1].end
+    return None
 
 
 def outputs_of(history: Sequence[Submitted], logs: Callable[[str], Mapping[str, OpenLog]]) -> Outputs:

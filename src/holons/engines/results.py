@@ -122,7 +122,9 @@ class Results:
 
     def _columns(self, name: str) -> pl.Schema:
         """The columns that were written, and those that are known beforehand."""
-        known = [one.schema for one in self.declared if one.name == name and one.schema is not None]
+        inputs = self.outputs.inputs() if name in _DIVERTED else {}
+        known = [pl.Schema(schema) for schema in inputs.values()]
+        known += [one.schema for one in self.declared if one.name == name and one.schema is not None]
         written = [pl.Schema(schema) for schema in self.outputs.schemas(name)]
         return _union(name, [*known, *written, _DIVERTED.get(name, pl.Schema())])
 

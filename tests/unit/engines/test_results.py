@@ -181,3 +181,24 @@ def test_spark_gets_the_same_rows_with_their_types():
     assert pl.from_arrow(frame.toArrow()).to_dicts() == RESULTS.to_polars().to_dicts()
     assert RESULTS.to_spark("late", frame.sparkSession).collect() == [(0, 3, None, None)]
     assert RESULTS.to_spark("dead").columns == ["partition", "_stream", "_offset", "_reason"]
+
+
+class Keeps(h.Program):
+    """Without windows."""
+
+    def process(self, events):
+        self.output(events)
+
+
+@pytest.mark.parametrize("log", [None, "site"])
+def test_diverted_rows_have_the_columns_of_their_stream_also_while_there_are_none(log, tmp_path):
+    bids = pl.DataFrame({"ts": [1, 2], "price": pl.Series([3, 4], dtype=pl.Int16), "who": ["ann", "bob"]})
+    job = h.job(Keeps(), "bids", columns=["price"])
+    run = h.run(job, {"bids": [bids.head(0), bids]}, engine="embedded", log=None if log is None else tmp_path / log)
+    results = run.wait().results()
+    assert results.count("late") == results.count("dead") == 0
+    places = {"_stream": pl.String, "_offset": pl.Int64}
+    assert results.schema("late") == pl.Schema({"partition": pl.Int64, **bids.schema, **places})
+    assert results.to_polars("dead").schema == pl.Schema(
+        {"partition": pl.Int64, **bids.schema, **places, "_reason": pl.String}
+    )
