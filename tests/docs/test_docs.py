@@ -27,7 +27,7 @@ from holons.engines.spark.session import session
 
 ROOT = Path(__file__).parent.parent.parent
 TIMEOUT_S = 1800
-ON_SPARK = {"README.md", "docs/backfill.md", "docs/dataframes.md", "docs/first-pipeline.md", "docs/running.md"}
+ON_SPARK = {"docs/backfill.md", "docs/dataframes.md", "docs/first-pipeline.md", "docs/running.md"}
 """The documents whose code starts Spark."""
 
 
