@@ -19,7 +19,7 @@ from holons.cli.jobs import load_job
 from holons.cli.log import Place, find, places, plain
 from holons.cli.records import write_records
 from holons.engines.directory_site import DirectorySite
-from holons.engines.why import Contribution, Explanation, SealedByNodes, Told, why
+from holons.engines.why import Contribution, EmittedRow, Explanation, SealedByNodes, why
 from holons.errors import BadInput
 from holons.node import partitions_of, sync_stream
 from holons.program import Job
@@ -195,7 +195,7 @@ def _nothing(one: Explanation) -> Text:
     return Text(f"It gives nothing in {', '.join(one.channels)}." if one.channels else "Nothing is put out for it.")
 
 
-def _rows(channel: str, rows: Sequence[Told]) -> Table:
+def _rows(channel: str, rows: Sequence[EmittedRow]) -> Table:
     names = list(dict.fromkeys(name for told in rows for name in told.row))
     table = Table(title=f"What it gives in {channel}", title_justify="left", title_style="default")
     for column in ("partition", "ordinal", *names):

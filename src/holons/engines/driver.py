@@ -22,7 +22,7 @@ import pyarrow as pa
 from holons.clock import SystemClock
 from holons.engines.collecting import emitted
 from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
-from holons.engines.orders import Given, Orders, Told, given
+from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
 from holons.node import Node, Settings, Site, Stopped, Submitted, cancel, submit
@@ -126,7 +126,7 @@ class Driver(ABC):
     def submit(self, job: Job, *, upgrade: bool = False) -> Submitted:
         """Runs a job on all nodes, those that come later included; see `node.submit`."""
         version = submit(job, self._ports, upgrade=upgrade)
-        self._orders.give(given(version, job))
+        self._orders.send(job_order(version, job))
         self._versions[version.id] = version
         return version
 
@@ -175,7 +175,7 @@ class Driver(ABC):
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
         """Lets a node hand everything over, and go."""
         process = self.running.pop(name)
-        self._orders.give(Told(name, "leave"))
+        self._orders.send(NodeOrder(name, "leave"))
         process.join(timeout_s)
         if process.alive():
             process.kill()
@@ -184,7 +184,7 @@ class Driver(ABC):
     def retire(self, name: str) -> str:
         """Starts another node in the place of one, which hands everything over and goes by itself; returns the new one."""
         self._retired.append(self.running.pop(name))
-        self._orders.give(Told(name, "leave"))
+        self._orders.send(NodeOrder(name, "leave"))
         return self.start()
 
     def finished(self) -> bool:
@@ -239,7 +239,7 @@ class Driver(ABC):
     def stop(self) -> None:
         """Asks all nodes to end, and ends those that do not."""
         for name in self.running:
-            self._orders.give(Told(name, "stop"))
+            self._orders.send(NodeOrder(name, "stop"))
         until_s = self.clock.now_s() + _STOP_S
         processes = [*self.running.values(), *self._retired]
         for process in processes:
@@ -300,8 +300,8 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
 
 def _obey(orders: Orders, node: Node) -> bool:
     """Takes what the driver says; True if it says to stop."""
-    for order in orders.heard():
-        if isinstance(order, Given):
+    for order in orders.received():
+        if isinstance(order, JobOrder):
             try:
                 node.add_job(order.version.id, order.job(), order.version.cuts)
             except Exception as error:  # noqa: BLE001 - importing a user's module may raise anything

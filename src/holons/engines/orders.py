@@ -1,7 +1,7 @@
-"""What a driver tells its nodes while they run: jobs, with their code, and when to go.
+"""The orders that a driver sends to its nodes while they run: which jobs to run, with their code, and when to leave.
 
-Orders travel in a stream of the site, signed with a secret that only the driver and its nodes know: it reaches them when
-they are started, never through a stream. Nothing that is not signed with it is unpickled, or even decoded.
+Orders travel in a stream of the site, signed with a secret that only the driver and its nodes know. The secret reaches a
+node when it is started, never through a stream. An order that is not signed with it is neither unpickled nor decoded.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from holons.streams import Cursor, SharedLog
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True, tag="given"):
-    """A job to take part in."""
+class JobOrder(msgspec.Struct, frozen=True, array_like=True, tag="job"):
+    """The order to all nodes to run a job."""
 
     version: Submitted
     code: bytes
 
     def job(self) -> Job:
-        """The job itself; only for orders that were signed."""
+        """Unpickles the job; call this only for orders whose signature was checked."""
         job: Job = cloudpickle.loads(self.code)
         return job
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
-    """To one node: hand everything over and go, or just go. Its name without the incarnation."""
+class NodeOrder(msgspec.Struct, frozen=True, array_like=True, tag="node"):
+    """The order to one node to hand everything over and leave, or to stop at once."""
 
     node: str
+    """The name of the node without its incarnation."""
     what: Literal["leave", "stop"]
 
 
-Order: TypeAlias = Given | Told
+Order: TypeAlias = JobOrder | NodeOrder
 
 
 class Orders:
@@ -55,32 +56,32 @@ class Orders:
         self._secret = secret
         self._cursor: Cursor = {}
 
-    def give(self, order: Order) -> None:
-        """Tells all nodes."""
+    def send(self, order: Order) -> None:
+        """Sends an order to all nodes."""
         body = wire.encode(order)
         self._stream.append(self._signature(body) + body)
 
-    def heard(self) -> list[Order]:
-        """What is new, and signed; other drivers' orders are not for us."""
-        found = []
+    def received(self) -> list[Order]:
+        """Returns the new orders that are signed with this secret; those of other drivers are left out."""
+        orders = []
         for message in self._stream.read(self._cursor, 1_000):
             signature, body = message.data[:_SIGNATURE_BYTES], message.data[_SIGNATURE_BYTES:]
             if hmac.compare_digest(signature, self._signature(body)):
-                found.append(_decode(body))
-        return found
+                orders.append(_decode(body))
+        return orders
 
     def _signature(self, body: bytes) -> bytes:
         return hmac.digest(self._secret, body, "sha256")
 
 
-def given(version: Submitted, job: Job) -> Given:
-    """A job on its way, with all modules that are not installed on the other side."""
+def job_order(version: Submitted, job: Job) -> JobOrder:
+    """Returns the order to run a job, with the code of all modules that are not installed on the other side."""
     _take_along(type(job.program).__module__, set())
-    return Given(version, cloudpickle.dumps(job))
+    return JobOrder(version, cloudpickle.dumps(job))
 
 
 def _take_along(module_name: str, seen: set[str]) -> None:
-    """Lets a module travel by value, and those that it refers to, unless they are installed."""
+    """Pickles a module by value, and the modules to which it refers, unless they are installed."""
     module = sys.modules.get(module_name)
     if module is None or module_name in seen or installed(module_name):
         return
@@ -91,4 +92,4 @@ def _take_along(module_name: str, seen: set[str]) -> None:
         _take_along(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or "", seen)
 
 
-_decode: Callable[[bytes], Order] = wire.decoder(Given | Told, "an order", "the stream of orders")
+_decode: Callable[[bytes], Order] = wire.decoder(JobOrder | NodeOrder, "an order", "the stream of orders")

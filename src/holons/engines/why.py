@@ -33,7 +33,7 @@ _READ_ROWS = 10_000
 _NEAR = 3
 
 
-class Told(NamedTuple):
+class EmittedRow(NamedTuple):
     """A row that came out."""
 
     partition: int
@@ -68,7 +68,7 @@ class Explanation:
     """Where its rows go; nowhere if no `on_window` answers it, or if it only feeds later windows."""
     values: Mapping[str, object]
     contributions: tuple[Contribution, ...]
-    outputs: Mapping[str, tuple[Told, ...]]
+    outputs: Mapping[str, tuple[EmittedRow, ...]]
     """What came out, by channel."""
     stage: int = 0
     """Of its handles: 0 takes rows of the input, a later one those that `on_window` of the stage before inserts."""
@@ -226,7 +226,7 @@ class _Replay:
         self.replica = Replica(handles, len(self.places))
         self.sessions: set[tuple[int, Window]] = set()
         """By callback."""
-        self.outputs: dict[tuple[int, Window], dict[str, list[Told]]] = {}
+        self.outputs: dict[tuple[int, Window], dict[str, list[EmittedRow]]] = {}
         spans: dict[int, tuple[int, float]] = {}
         for target in targets:
             for index in target.handles:
@@ -277,7 +277,7 @@ class _Replay:
             by_channel = self.outputs.setdefault((callback, window), {})
             for output in self._drain(run):
                 rows = enumerate(output.table.to_pylist(), start=output.ordinal)
-                by_channel.setdefault(output.channel, []).extend(Told(run.partition, *row) for row in rows)
+                by_channel.setdefault(output.channel, []).extend(EmittedRow(run.partition, *row) for row in rows)
 
     def _drain(self, run: ProgramRun) -> list[Output]:
         """Applies what a run has sealed, and returns what it has emitted."""

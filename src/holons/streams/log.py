@@ -9,26 +9,27 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-_LARGE_ROWS = 131_072
+_LARGE_ROWS = 131_072  # a chunk of at least so many rows is not joined with others
 
 
 class Whole(NamedTuple):
-    """All columns of rows of which only some were read. It needs no log: the rows' own memory has them."""
+    """All columns of rows of which only some columns were read."""
 
     schema: pa.Schema
     read: Callable[[], pa.RecordBatch]
+    """Reads all columns from memory that the rows hold anyway; no log is asked again."""
 
 
 class Chunk(NamedTuple):
-    """A piece of a partition, from `offset` on: rows, or one mark."""
+    """A piece of a partition from `offset` on, which is rows or one mark."""
 
     offset: int
     rows: pa.RecordBatch | None
     mark: int | None = None
     whole: Whole | None = None
-    """All columns, if `rows` has only some of them."""
+    """All columns of the rows, if `rows` has only some of them."""
     cut: bool = False
-    """Whether the piece of the log that these rows were taken from goes on behind them."""
+    """Whether the stored piece from which these rows were taken has more rows after them."""
 
     @property
     def length(self) -> int:
@@ -41,7 +42,7 @@ class Chunk(NamedTuple):
         return self.offset + self.length
 
     def part(self, skip: int, length: int) -> Chunk:
-        """Some of its rows, without copying."""
+        """Returns `length` of the rows, after the first `skip`, without copying them."""
         assert self.rows is not None, "a mark has no parts"
         whole = self.whole
         if whole is not None:
@@ -51,7 +52,7 @@ class Chunk(NamedTuple):
         return Chunk(self.offset + skip, self.rows.slice(skip, length), None, whole, cut)
 
     def only(self, columns: Collection[str] | None) -> Chunk:
-        """The same rows with only those columns that are named, as far as there are any; None: with all."""
+        """Returns the same rows with those of the named columns that they have; with all columns for None."""
         rows = self.rows
         if columns is None or rows is None:
             return self
@@ -62,13 +63,15 @@ class Chunk(NamedTuple):
 
 
 def chosen_fields(schema: pa.Schema, columns: Collection[str]) -> list[int]:
-    """Which fields of a schema are among the named columns; all, if none is: rows without columns cannot be counted."""
-    chosen = [place for place, name in enumerate(schema.names) if name in columns]
+    """Returns the indices of the named columns in a schema; of all columns if none is named, since rows without columns
+    cannot be counted.
+    """
+    chosen = [index for index, name in enumerate(schema.names) if name in columns]
     return chosen or list(range(len(schema.names)))
 
 
-class Stretch(NamedTuple):
-    """Chunks that were joined: like a `Chunk`, with a table."""
+class JoinedChunks(NamedTuple):
+    """Chunks that follow each other, as one table; or one mark."""
 
     offset: int
     rows: pa.Table | None
@@ -76,26 +79,26 @@ class Stretch(NamedTuple):
     whole: Callable[[], pa.Table] | None
 
 
-def joined(chunks: Sequence[Chunk]) -> Iterator[Stretch]:
-    """Chunks that follow each other, small ones with as few tables as marks and schemas allow.
+def joined(chunks: Sequence[Chunk]) -> Iterator[JoinedChunks]:
+    """Joins chunks that follow each other into as few tables as marks and schemas allow.
 
-    A large one is left alone: to join it is to copy it.
+    A large chunk is left as it is, because to join it would copy it.
     """
-    for (_, schema, whole), run in groupby(chunks, key=_alike):
-        alike = list(run)
+    for (_, schema, whole), group in groupby(chunks, key=_table_key):
+        alike = list(group)
         if schema is None:
-            yield from (Stretch(chunk.offset, None, chunk.mark, None) for chunk in alike)
+            yield from (JoinedChunks(chunk.offset, None, chunk.mark, None) for chunk in alike)
         else:
             table = pa.Table.from_batches([chunk.rows for chunk in alike])
-            yield Stretch(alike[0].offset, table, None, None if whole is None else partial(_whole_of, alike))
+            yield JoinedChunks(alike[0].offset, table, None, None if whole is None else partial(_whole_of, alike))
 
 
 def _whole_of(chunks: Sequence[Chunk]) -> pa.Table:
     return pa.Table.from_batches([chunk.whole.read() for chunk in chunks if chunk.whole is not None])
 
 
-def _alike(chunk: Chunk) -> tuple[int, pa.Schema | None, pa.Schema | None]:
-    """What chunks have in common that are joined."""
+def _table_key(chunk: Chunk) -> tuple[int, pa.Schema | None, pa.Schema | None]:
+    """Returns what chunks have in common that are joined into one table."""
     if chunk.rows is None:
         return -1, None, None
     whole = None if chunk.whole is None else chunk.whole.schema

@@ -1,4 +1,4 @@
-"""A log in this process's memory: for tests, for small inputs, and for learning."""
+"""A log in the memory of this process, for tests, small inputs and learning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holons.streams.log import Chunk
 
 
 class MemoryLog:
-    """Partitions as lists of chunks."""
+    """A log that keeps the chunks of each partition in a list."""
 
     def __init__(self, partitions: int) -> None:
         self._chunks: list[list[Chunk]] = [[] for _ in range(partitions)]
@@ -34,14 +34,17 @@ class MemoryLog:
     def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
         end = self._ends[partition]
         if offset > end:
-            raise InvariantBroken(f"position is identity: {offset} written, but partition {partition} ends at {end}")
+            raise InvariantBroken(
+                f"position is identity: rows were written at {offset}, but partition {partition} ends at {end}",
+                hint="rows are put right after those that are in the log: read its end first",
+            )
         known = min(end - offset, rows.num_rows)
         first = max(self.start(partition), offset)  # what was trimmed is not compared any more
-        there = [row for chunk in self.read(partition, first, offset + known - first) for row in _rows(chunk)]
-        if codec.encode(there) != codec.encode(rows.slice(first - offset, len(there)).to_pylist()):
+        stored = [row for chunk in self.read(partition, first, offset + known - first) for row in _rows(chunk)]
+        if codec.encode(stored) != codec.encode(rows.slice(first - offset, len(stored)).to_pylist()):
             raise InvariantBroken(
-                f"position is identity: another row is at {offset} of partition {partition}",
-                hint="two runs of one partition put out different rows: look for nondeterminism in the program",
+                f"position is identity: partition {partition} holds another row at or after {offset}",
+                hint="two runs of one partition emitted different rows: look for nondeterminism in the program",
             )
         if known < rows.num_rows:
             self.append(partition, rows.slice(known))
@@ -49,8 +52,8 @@ class MemoryLog:
 
     def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
         chunks = []
-        at = max(bisect_right(self._starts[partition], offset) - 1, 0)
-        for chunk in self._chunks[partition][at:]:
+        first = max(bisect_right(self._starts[partition], offset) - 1, 0)
+        for chunk in self._chunks[partition][first:]:
             if rows_max <= 0:
                 break
             skip = max(offset - chunk.offset, 0)

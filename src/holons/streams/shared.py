@@ -1,7 +1,7 @@
-"""Shared streams: many writers, each with positions of its own, and no order between them.
+"""Shared streams: each of many writers has positions of its own, and there is no order between writers.
 
-The sync, heartbeat and control streams are like that. What travels on them is joined, so order does not matter; what
-matters is that no writer can hold up another, and that a reader who was away finds everything that was written.
+The sync, heartbeat and control streams are shared streams. Their readers merge the messages, so their order does not matter.
+No writer can delay another, and a reader that was away finds everything that was written and not trimmed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Cursor: TypeAlias = dict[str, int]
 
 
 class Message(NamedTuple):
-    """One message: who wrote it, at which of its positions."""
+    """A message, its writer, and its position among the messages of that writer."""
 
     writer: str
     position: int
@@ -21,31 +21,31 @@ class Message(NamedTuple):
 
 
 class SharedLog(Protocol):
-    """A shared stream, opened by one writer incarnation."""
+    """A shared stream, opened by one incarnation of a writer."""
 
     @property
     def writer(self) -> str:
-        """Who appends through this object."""
+        """The name under which messages are appended through this object."""
         ...
 
     def append(self, data: bytes) -> int:
-        """Adds a message; returns its position among this writer's own."""
+        """Appends a message; returns its position among those of this writer."""
         ...
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
-        """Messages at or beyond the cursor, in order for each writer. The cursor moves along with what is returned."""
+        """Returns messages at or after the cursor, in order for each writer, and moves the cursor behind them."""
         ...
 
     def start(self, writer: str) -> int:
-        """The first position of a writer that is still there."""
+        """Returns the first position of a writer that was not trimmed."""
         ...
 
     def starts(self) -> Cursor:
-        """The first position that is still there, for every writer known."""
+        """Returns the first position that was not trimmed, for every known writer."""
         ...
 
     def trim(self, below: Cursor) -> None:
-        """Drops messages below these positions; a reader behind them must start from a snapshot."""
+        """Drops messages below these positions; a reader that has not read them must start from a snapshot."""
         ...
 
     def close(self) -> None:
@@ -54,14 +54,14 @@ class SharedLog(Protocol):
 
 
 class MemoryHub:
-    """All writers' messages of one shared stream, in this process."""
+    """The messages of all writers of one shared stream, in the memory of this process."""
 
     def __init__(self) -> None:
         self._messages: dict[str, list[bytes]] = {}
         self._starts: dict[str, int] = {}
 
     def open(self, writer: str) -> MemorySharedLog:
-        """The stream, as one writer sees it."""
+        """Returns the stream as one writer sees it."""
         return MemorySharedLog(self, writer)
 
     def append(self, writer: str, data: bytes) -> int:
@@ -70,14 +70,14 @@ class MemoryHub:
         return self._starts.get(writer, 0) + len(messages) - 1
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
-        found: list[Message] = []
+        messages: list[Message] = []
         for writer in sorted(self._messages):
             start = self._starts.get(writer, 0)
-            at = max(cursor.get(writer, 0), start)
-            data = self._messages[writer][at - start : at - start + count_max - len(found)]
-            found.extend(Message(writer, at + place, one) for place, one in enumerate(data))
-            cursor[writer] = at + len(data)
-        return found
+            first = max(cursor.get(writer, 0), start)
+            unread = self._messages[writer][first - start : first - start + count_max - len(messages)]
+            messages.extend(Message(writer, position, data) for position, data in enumerate(unread, first))
+            cursor[writer] = first + len(unread)
+        return messages
 
     def start(self, writer: str) -> int:
         return self._starts.get(writer, 0)
@@ -93,12 +93,12 @@ class MemoryHub:
                 self._starts[writer] = position
 
     def bytes_held(self) -> int:
-        """The size of everything that is still there."""
+        """Returns the size of all messages that were not trimmed."""
         return sum(len(data) for messages in self._messages.values() for data in messages)
 
 
 class MemorySharedLog:
-    """One writer's door to a `MemoryHub`."""
+    """A `MemoryHub` as one writer sees it."""
 
     def __init__(self, hub: MemoryHub, writer: str) -> None:
         self._hub = hub

@@ -206,7 +206,7 @@ def round_of(fold: Fold, frame: DataFrame, places: Places) -> list[Partial]:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RowGroups:
     """Some rows of a file: Parquet row groups, or Arrow batches."""
 
     file: str
@@ -216,7 +216,7 @@ class Stretch:
     first: int
 
 
-def stretches(paths: Sequence[Path], rows_per_task: int = _ROWS_AT_ONCE) -> list[Stretch]:
+def stretches(paths: Sequence[Path], rows_per_task: int = _ROWS_AT_ONCE) -> list[RowGroups]:
     """Files cut for tasks, each of at least so many rows if a file has them."""
     found = []
     for number, path in enumerate(paths):
@@ -225,10 +225,10 @@ def stretches(paths: Sequence[Path], rows_per_task: int = _ROWS_AT_ONCE) -> list
             groups.append(group)
             count += rows
             if count >= rows_per_task:
-                found.append(Stretch(str(path.absolute()), number, tuple(groups), first))
+                found.append(RowGroups(str(path.absolute()), number, tuple(groups), first))
                 first, groups, count = first + count, [], 0
         if groups:
-            found.append(Stretch(str(path.absolute()), number, tuple(groups), first))
+            found.append(RowGroups(str(path.absolute()), number, tuple(groups), first))
     return found
 
 
@@ -243,7 +243,7 @@ def _lengths(path: Path) -> list[int]:
         raise BadInput(f"{path} cannot be read: {error}", hint="files are Parquet (.parquet) or Arrow IPC") from error
 
 
-def _tables(stretch: Stretch, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+def _tables(stretch: RowGroups, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     if stretch.file.endswith(".parquet"):
         with pq.ParquetFile(stretch.file, memory_map=True) as file:
             for group in stretch.groups:
@@ -256,7 +256,7 @@ def _tables(stretch: Stretch, columns: Sequence[str] | None) -> Iterator[pa.Tabl
 
 
 def _of_files(
-    places: Places, columns: Sequence[str] | None, work: Sequence[Stretch], batches: Iterator[pa.RecordBatch]
+    places: Places, columns: Sequence[str] | None, work: Sequence[RowGroups], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[Mine]:
     for batch in batches:
         for number in batch.column("id").to_pylist():
@@ -292,9 +292,9 @@ def file_partials(
     return partials(tasks, FoldTask(job, input_index, True, in_order, Starts({}), rows))
 
 
-def _whole(work: Sequence[Stretch]) -> Iterator[Stretch]:
+def _whole(work: Sequence[RowGroups]) -> Iterator[RowGroups]:
     """Each file for one task."""
     for number, mine in groupby(work, key=lambda stretch: stretch.number):
         all_of_it = list(mine)
         groups = tuple(group for stretch in all_of_it for group in stretch.groups)
-        yield Stretch(all_of_it[0].file, number, groups, 0)
+        yield RowGroups(all_of_it[0].file, number, groups, 0)

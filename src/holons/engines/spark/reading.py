@@ -95,7 +95,7 @@ class Reading(SiteStream):
                 start = chunk.end
         return end
 
-    def batches(self, part: Stretch) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The rows of a stretch, as Spark wants them."""
         wanted = to_arrow_schema(self.schema, timezone="UTC")
         with self.open() as log:
@@ -143,7 +143,7 @@ class Reading(SiteStream):
 
 
 @dataclass
-class Stretch(InputPartition):
+class OffsetRange(InputPartition):
     """Some offsets of one partition."""
 
     partition: int
@@ -157,18 +157,18 @@ class BatchReader(DataSourceReader):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
-    def partitions(self) -> Sequence[Stretch]:
+    def partitions(self) -> Sequence[OffsetRange]:
         begins, ends = self._reading.begins(), self._reading.ends()
         step = self._reading.rows_per_task
         found = [
-            Stretch(partition, at, min(at + step, ends[partition]))
+            OffsetRange(partition, at, min(at + step, ends[partition]))
             for partition, begin in begins.items()
             for at in range(begin, ends[partition], step)
         ]
-        return found or [Stretch(0, 0, 0)]  # Spark wants at least one
+        return found or [OffsetRange(0, 0, 0)]  # Spark wants at least one
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Stretch)
+        assert isinstance(partition, OffsetRange)
         return self._reading.batches(partition)
 
 
@@ -197,11 +197,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {partition: max(end, start[partition]) for partition, end in ends.items()}
         return _at_most(start, ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else ends
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Stretch]:
-        return [Stretch(int(name), start[name], end[name]) for name in sorted(end, key=int) if start[name] < end[name]]
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[OffsetRange]:
+        return [
+            OffsetRange(int(name), start[name], end[name]) for name in sorted(end, key=int) if start[name] < end[name]
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Stretch)
+        assert isinstance(partition, OffsetRange)
         return self.reading.batches(partition)
 
 
