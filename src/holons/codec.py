@@ -64,10 +64,10 @@ def pieces(value: object) -> list[bytes | memoryview]:
 
 
 @dataclass(frozen=True, eq=False)
-class Nested:
+class NestedBytes:
     """Within another value: the bytes of a value, which are not put together twice.
 
-    >>> encode([Nested({"a": 1})]) == encode([encode({"a": 1})])
+    >>> encode([NestedBytes({"a": 1})]) == encode([encode({"a": 1})])
     True
     """
 
@@ -250,7 +250,7 @@ _PREPARERS: Final[dict[type, Callable[[Any], object]]] = {
     set: _prepare_set(_SET),
     frozenset: _prepare_set(_FROZENSET),
     np.ndarray: _prepare_array,
-    Nested: lambda nested: _prepare_bytes(_pieces(_prepare(nested.value))),
+    NestedBytes: lambda nested: _prepare_bytes(_pieces(_prepare(nested.value))),
     datetime.datetime: _prepare_datetime,
     datetime.date: lambda value: _extension(_DATE, value.isoformat()),
     datetime.time: lambda value: _extension(_TIME, value.isoformat()),

@@ -101,8 +101,8 @@ def test_values_that_aggregates_carry_keep_their_types(table):
     last = {f"last_{name}": h.last(name) for name in [*CARRIED, "enum"]}
     keys = [name for name in (*CARRIED, "enum") if not frame[name].dtype.is_float()]
     job = h.job(
-        rows.window(second).aggregate(**last).to("last"),
-        *(rows.window(second).group_by(key).aggregate(n=h.count()).to(f"by_{key}") for key in keys),
+        rows.window(second).agg(**last).to("last"),
+        *(rows.window(second).group_by(key).agg(n=h.count()).to(f"by_{key}") for key in keys),
     )
     results = h.run(job, {"rows": [frame]}, engine="embedded").wait().results()
     found = results.to_polars("last")
@@ -136,11 +136,7 @@ def test_a_channel_without_rows_has_its_columns(example_table):
     rows = h.source("rows", time="ts", schema=frame)
     none = h.job(
         rows.filter(pl.col("ts") < 0).to("none"),
-        rows.filter(pl.col("ts") < 0)
-        .window(h.Tumbling("1s"))
-        .group_by("category")
-        .aggregate(top=h.max("date"))
-        .to("best"),
+        rows.filter(pl.col("ts") < 0).window(h.Tumbling("1s")).group_by("category").agg(top=h.max("date")).to("best"),
     )
     results = h.run(none, {"rows": [frame]}, engine="embedded").wait().results()
     assert results.schema("none") == pl.Schema({"partition": pl.Int64, **frame.schema})

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holons.codec import Nested, decode, encode, object_array
+from holons.codec import NestedBytes, decode, encode, object_array
 from holons.errors import CodecError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -324,7 +324,7 @@ def test_many_bytes_are_the_same_though_they_are_put_together_at_the_end(value: 
         patch.setattr("holons.codec._LARGE_BYTES", 2**40)
         assert at_once == encode(value)
     assert encode(decode(at_once)) == at_once
-    within = {"nested": [Nested(value), 1]}
+    within = {"nested": [NestedBytes(value), 1]}
     assert encode(within) == encode({"nested": [at_once, 1]})
 
 

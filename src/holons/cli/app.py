@@ -37,7 +37,7 @@ app.add_typer(log, name="log")
 
 
 @dataclass
-class Settings:
+class CommandOptions:
     """What the options before the command decide."""
 
     debug: bool = False
@@ -69,7 +69,7 @@ def settings(
       holons why app.py:job 3000000  [dim]# which rows made this window's value[/dim]
       holons --debug demo            [dim]# with tracebacks[/dim]
     """
-    context.ensure_object(Settings).debug = debug
+    context.ensure_object(CommandOptions).debug = debug
 
 
 @app.command()
@@ -337,7 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     That is an error of either kind: broken promises (`PromiseBroken`) are no `HolonsError`.
     """
-    chosen = Settings(debug=bool(os.environ.get("HOLONS_DEBUG")))
+    chosen = CommandOptions(debug=bool(os.environ.get("HOLONS_DEBUG")))
     add_commands(app)
     try:
         app(args=None if arguments is None else list(arguments), prog_name="holons", obj=chosen)

@@ -36,7 +36,7 @@ _WIDE = 10_000
 clock = SystemClock()
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """A stream, and where it is."""
 
     folder: StreamFolder
@@ -66,19 +66,19 @@ class Entry(NamedTuple):
         return {"partition": self.place, "offset": self.offset, **what}
 
 
-def places(root: Path) -> list[Place]:
+def places(root: Path) -> list[StreamPlace]:
     """All streams below a directory, in the order of their labels."""
     if not root.is_dir():
         raise BadInput(f"there is no directory {root}", hint="name the directory that nodes and producers were given")
     found = [
-        Place(folder, stream, (folder.path.relative_to(root) / stream).as_posix())
+        StreamPlace(folder, stream, (folder.path.relative_to(root) / stream).as_posix())
         for folder in StreamFolder.below(root)
         for stream in folder.names()
     ]
     return sorted(found, key=lambda place: place.label)
 
 
-def find(root: Path, name: str) -> Place:
+def find(root: Path, name: str) -> StreamPlace:
     """The one stream that goes by this name, or by the end of its label."""
     there = places(root)
     exact = [place for place in there if place.label == name]
@@ -97,7 +97,7 @@ def find(root: Path, name: str) -> Place:
 
 def ls(root: Path, json_file: Path | None) -> bool:
     """All streams below a directory; False if one of them is damaged."""
-    told: list[tuple[Place, StreamDescription | DescribedError]] = []
+    told: list[tuple[StreamPlace, StreamDescription | DescribedError]] = []
     for place in places(root):
         try:
             told.append((place, place.describe()))
@@ -112,7 +112,7 @@ def ls(root: Path, json_file: Path | None) -> bool:
     return not any(isinstance(one, DescribedError) for _, one in told)
 
 
-def _ls_record(place: Place, one: StreamDescription | DescribedError) -> dict[str, Any]:
+def _ls_record(place: StreamPlace, one: StreamDescription | DescribedError) -> dict[str, Any]:
     if isinstance(one, DescribedError):
         return {"stream": place.label, "error": str(one)}
     return {
@@ -125,7 +125,7 @@ def _ls_record(place: Place, one: StreamDescription | DescribedError) -> dict[st
     }
 
 
-def _show_ls(root: Path, told: Sequence[tuple[Place, StreamDescription | DescribedError]]) -> None:
+def _show_ls(root: Path, told: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]]) -> None:
     console = Console()
     if not told:
         console.print(f"There are no streams below {root}.", markup=False)
@@ -139,7 +139,9 @@ def _show_ls(root: Path, told: Sequence[tuple[Place, StreamDescription | Describ
 _LS = ("stream", "partitions", "entries", "kind", "on disk", "writers")
 
 
-def _ls_table(root: Path, told: Sequence[tuple[Place, StreamDescription | DescribedError]], console: Console) -> Table:
+def _ls_table(
+    root: Path, told: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]], console: Console
+) -> Table:
     """A table with the names whole: where it gets too wide, its last columns are left out, and then names are folded."""
     rows = [_ls_row(place, one) for place, one in told]
     for count in range(len(_LS), 2, -1):
@@ -155,7 +157,7 @@ def _ls_table(root: Path, told: Sequence[tuple[Place, StreamDescription | Descri
     return table
 
 
-def _ls_row(place: Place, one: StreamDescription | DescribedError) -> tuple[str, ...]:
+def _ls_row(place: StreamPlace, one: StreamDescription | DescribedError) -> tuple[str, ...]:
     if isinstance(one, DescribedError):
         return place.label, "", "", "damaged"
     kind, partitions = ("shared", "") if one.shared else ("rows", str(one.partitions))
@@ -265,7 +267,7 @@ def show(
         console.print(_line(entry), markup=False, highlight=False, soft_wrap=True)
 
 
-def _check_partition(one: StreamDescription, place: Place, partition: int | None) -> None:
+def _check_partition(one: StreamDescription, place: StreamPlace, partition: int | None) -> None:
     if partition is None:
         return
     if one.shared:
@@ -275,7 +277,7 @@ def _check_partition(one: StreamDescription, place: Place, partition: int | None
 
 
 def _entries(
-    place: Place, one: StreamDescription, begin: dict[int | str, int], until: dict[int | str, int]
+    place: StreamPlace, one: StreamDescription, begin: dict[int | str, int], until: dict[int | str, int]
 ) -> Iterator[Entry]:
     if one.shared:
         with place.folder.open_shared(place.stream, _READER) as shared:
@@ -311,7 +313,7 @@ def _of_chunk(partition: int, chunk: Chunk) -> Iterator[Entry]:
         yield Entry(partition, chunk.offset + place, row=row)
 
 
-def _following(place: Place, one: StreamDescription, begin: dict[int | str, int]) -> Iterator[Entry]:
+def _following(place: StreamPlace, one: StreamDescription, begin: dict[int | str, int]) -> Iterator[Entry]:
     """What comes from now on, until Ctrl-C."""
     at = dict(begin)
     with suppress(KeyboardInterrupt):

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from holons.algebra import Keyed
 from holons.cli.jobs import load_job
-from holons.cli.log import Place, find, places, plain
+from holons.cli.log import StreamPlace, find, places, plain
 from holons.cli.records import write_records
 from holons.engines.directory_site import DirectorySite
 from holons.engines.why import Contribution, EmittedRow, Explanation, SealedByNodes, why
@@ -84,7 +84,7 @@ def _inputs(job: Job, root: Path, opened: ExitStack) -> tuple[dict[str, Readable
     return logs, sites[0]
 
 
-def _place(root: Path, stream: str) -> Place:
+def _place(root: Path, stream: str) -> StreamPlace:
     """Returns where an input is: the only one of that name, or else any stream of that name."""
     inputs = [
         place

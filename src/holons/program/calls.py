@@ -41,7 +41,7 @@ class Wanted:
     window: Window
 
 
-class Completed(Awaitable[Any]):
+class AwaitedWindow(Awaitable[Any]):
     """What `handle.completed(window)` gives: awaiting it parks the call until the window is completed."""
 
     def __init__(self, wanted: Wanted, name: str) -> None:
@@ -79,7 +79,7 @@ class Call:
         self.row: int | None = None
         self.locals: dict[str, Any] = {}
         self.awaited: set[Wanted] = set()
-        self.asked: list[Completed] = []
+        self.asked: list[AwaitedWindow] = []
         self._values = values
         self._watermarks = watermarks
         self._by_hand = by_hand
@@ -268,7 +268,7 @@ class ProcessScope:
             raise WrongScope("`completed` in a plain process", hint="write `async def process`, and await it")
         index, described = self._handle(handle)
         check_awaitable(self._layout, described, window, self._call().sealed_to)
-        completed = Completed(Wanted(index, window), handle)
+        completed = AwaitedWindow(Wanted(index, window), handle)
         self._call().asked.append(completed)
         return completed
 

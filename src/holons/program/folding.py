@@ -48,7 +48,7 @@ class Start(msgspec.Struct, frozen=True):
     columns: dict[str, list[str]] = {}
 
 
-class Piece(msgspec.Struct, frozen=True):
+class FoldedRows(msgspec.Struct, frozen=True):
     """Rows of a part that were handled at once."""
 
     first: int
@@ -67,7 +67,7 @@ class Partial(msgspec.Struct, frozen=True):
     began: Start
     ended: Start
     contributions: bytes
-    pieces: list[Piece]
+    pieces: list[FoldedRows]
 
     def encode(self) -> bytes:
         return wire.encode(self)
@@ -144,7 +144,7 @@ class PartialFold(ProcessPart):
             state.locals = thaw(codec.decode(began.locals))
         self._nothing = Replica(job.layout.handles, 1)
         self._lowest = ENDING
-        self._pieces: list[Piece] = []
+        self._pieces: list[FoldedRows] = []
 
     def take(self, frame: pl.DataFrame, orders: IntArray) -> None:
         """Folds rows, each with its order in the partition: ascending, and unless bounded above all before."""
@@ -164,7 +164,7 @@ class PartialFold(ProcessPart):
             pass
         outputs = [(output.channel, _written(output.table)) for output in self.outputs]
         self.outputs = []
-        self._pieces.append(Piece(int(orders[0]), int(orders[-1]), self._lowest, self.state.watermark, outputs))
+        self._pieces.append(FoldedRows(int(orders[0]), int(orders[-1]), self._lowest, self.state.watermark, outputs))
         if self._bounded:
             self.state.by_hand = BEGINNING  # what follows may have been before
 
@@ -271,7 +271,7 @@ class Fold:
             state.locals = thaw(codec.decode(last.locals))
         run.absorb((part.contributions for part in parts), state, _tables(pieces))
 
-    def _check(self, run: ProgramRun, parts: list[Partial], pieces: list[Piece]) -> None:
+    def _check(self, run: ProgramRun, parts: list[Partial], pieces: list[FoldedRows]) -> None:
         """What rows did must not depend on who had them."""
         name = f"rows of partition {run.partition}"
         one_task = "let one task have a partition's rows, in order; or run it on nodes: h.run(job)"
@@ -339,7 +339,7 @@ def _columns(parts: list[Partial]) -> dict[str, list[str]]:
     return columns
 
 
-def _tables(pieces: list[Piece]) -> dict[str, list[pa.Table]]:
+def _tables(pieces: list[FoldedRows]) -> dict[str, list[pa.Table]]:
     """What pieces put out, by channel, in order: rows that were set aside tell their own."""
     found: dict[str, list[pa.Table]] = {}
     for piece in pieces:

@@ -53,7 +53,7 @@ class _Slice:
 
 
 @dataclass(frozen=True)
-class _Mark:
+class _QueuedMark:
     """A mark that waits for its turn."""
 
     ts: int
@@ -111,7 +111,7 @@ class ProcessPart:
             self._restore(resume)
         self.deltas: list[Delta] = []
         self.outputs: list[Output] = []
-        self._todo: deque[_Slice | _Mark] = deque()
+        self._todo: deque[_Slice | _QueuedMark] = deque()
         self._read_to = self.state.offset
         self._begun: _Begun | None = None
         self.scope = self.scope_of(self.layout)
@@ -156,7 +156,7 @@ class ProcessPart:
         """Takes a mark of the log: a control row at an offset of its own (invariant: logged idleness)."""
         self._expect(offset)
         self._read_to = offset + 1
-        self._todo.append(_Mark(ts, offset))
+        self._todo.append(_QueuedMark(ts, offset))
 
     def _expect(self, offset: int) -> None:
         if offset != self._read_to:
@@ -199,7 +199,7 @@ class ProcessPart:
         if not self._todo:
             return False
         piece = self._todo.popleft()
-        if isinstance(piece, _Mark):
+        if isinstance(piece, _QueuedMark):
             self.state.watermark = max(self.state.watermark, piece.ts)
             self.state.offset = piece.offset + 1
             self._seal(self.watermark)

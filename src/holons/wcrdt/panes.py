@@ -187,4 +187,4 @@ class SealedPanes:
 
 def nested(seals: Iterable[Held]) -> list[object]:
     """Returns what partitions have sealed, as what the codec writes as canonical bytes without copying them twice."""
-    return [seal if isinstance(seal, bytes) else codec.Nested(seal) for seal in seals]
+    return [seal if isinstance(seal, bytes) else codec.NestedBytes(seal) for seal in seals]

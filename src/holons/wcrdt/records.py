@@ -29,7 +29,7 @@ class RecordFormat(Generic[RecordT]):
 
     def encode(self, record: RecordT, states: object = ()) -> bytes:
         """Returns a record and the states that it lists as bytes."""
-        return b"".join([_PAIR, _encoder.encode(record), *codec.pieces(codec.Nested(states))])
+        return b"".join([_PAIR, _encoder.encode(record), *codec.pieces(codec.NestedBytes(states))])
 
     def decode(self, data: bytes | memoryview) -> tuple[RecordT, Any]:
         """Returns a record and the states that it lists."""

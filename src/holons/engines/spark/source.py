@@ -61,7 +61,7 @@ class HolonsSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = Options.of(options)
+        self._options = SourceOptions.of(options)
 
     def schema(self) -> StructType:
         return self._options.schema()
@@ -91,13 +91,13 @@ class HolonsSource(DataSource):
 
 
 @dataclass(frozen=True)
-class Options:
+class SourceOptions:
     """What was asked for, by its right name."""
 
     given: Mapping[str, str]
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Options:
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
         """Takes options in any case; one that is unknown is an error, and not silence."""
         names = {name.lower(): name for name in _KNOWN}
         given = {}

@@ -12,7 +12,7 @@ from holons.clock import Clock, SystemClock
 from holons.errors import InvariantBroken
 from holons.streams.lmdb import values
 from holons.streams.lmdb.directory import StreamDirectory
-from holons.streams.lmdb.merge import Piece, cut, merged, same_rows
+from holons.streams.lmdb.merge import SegmentChunk, cut, merged, same_rows
 from holons.streams.lmdb.segment import Extent, Segment
 from holons.streams.lmdb.writer import Durability, Entry, SegmentWriter, Storage
 from holons.streams.log import Chunk
@@ -132,7 +132,7 @@ class LmdbLog:
         if not holding:
             return [] if self._end(partition) <= low else None
         pieces = [
-            Piece(chunk, segment.writer)
+            SegmentChunk(chunk, segment.writer)
             for _, segment in holding
             for chunk in self._chunks(segment, partition, low, high, columns)
         ]

@@ -14,7 +14,7 @@ from holons.errors import InvariantBroken
 from holons.streams.log import Chunk
 
 
-class Piece(NamedTuple):
+class SegmentChunk(NamedTuple):
     """A chunk, and who wrote it."""
 
     chunk: Chunk
@@ -26,9 +26,9 @@ class Piece(NamedTuple):
         return self.chunk.offset + self.chunk.length
 
 
-def merged(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
+def merged(pieces: Sequence[SegmentChunk], low: int, high: int) -> list[SegmentChunk]:
     """The pieces of `[low, high)` without overlap, from `low` up to the first gap."""
-    taken: list[Piece] = []
+    taken: list[SegmentChunk] = []
     at = low
     for piece in sorted(pieces, key=lambda piece: (piece.chunk.offset, piece.end)):
         first = max(piece.chunk.offset, low)
@@ -39,7 +39,7 @@ def merged(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
                 break
             check_same(other, piece)
         if piece.end > at and at < high:
-            taken.append(Piece(cut(piece.chunk, at, high), piece.writer))
+            taken.append(SegmentChunk(cut(piece.chunk, at, high), piece.writer))
             at = min(piece.end, high)
     return taken
 
@@ -53,7 +53,7 @@ def cut(chunk: Chunk, low: int, high: int) -> Chunk:
     return chunk.part(skip, length)
 
 
-def check_same(one: Piece, other: Piece) -> None:
+def check_same(one: SegmentChunk, other: SegmentChunk) -> None:
     """Raises if they differ where they overlap."""
     low, high = max(one.chunk.offset, other.chunk.offset), min(one.end, other.end)
     if low < high and not same(cut(one.chunk, low, high), cut(other.chunk, low, high)):

@@ -38,7 +38,7 @@ HEADER_PARTITION: Final = 0xFFFF_FFFF
 
 _KEY: Final = struct.Struct(">IQ")
 _HEAD: Final = struct.Struct("<IIQQQII4x")  # as in `Head`
-_PLACE: Final = struct.Struct("<QQI")  # as in `Place`
+_PLACE: Final = struct.Struct("<QQI")  # as in `ColumnPlace`
 _PLACED_BYTES_MIN: Final = 64 << 10
 """A smaller value is copied whole when it is read, so that there is nothing to be saved."""
 _CHECKSUM: Final = struct.Struct("<I")
@@ -59,7 +59,7 @@ class Head(NamedTuple):
     """How many of the body's last bytes list where columns are."""
 
 
-class Place(NamedTuple):
+class ColumnPlace(NamedTuple):
     """Where the buffers of a column are in a body, and their checksum."""
 
     first: int
@@ -103,9 +103,9 @@ def rows_value(partition: int, offset: int, rows: pa.RecordBatch) -> pa.Buffer:
     sink.write(bytes(places_bytes))
     written = sink.getvalue()
     memory, body = np.frombuffer(written, np.uint8), memoryview(written)[_HEAD_BYTES:]
-    places: list[Place] = []
+    places: list[ColumnPlace] = []
     if places_bytes:
-        places = [Place(*one, crc32(body[slice(*one)])) for one in _columns_in(body[:-places_bytes])]
+        places = [ColumnPlace(*one, crc32(body[slice(*one)])) for one in _columns_in(body[:-places_bytes])]
         memory[-places_bytes:] = np.frombuffer(b"".join(_PLACE.pack(*place) for place in places), np.uint8)
     checksum = _rest_checksum(body, places)
     head = _head(Head(ROWS, partition, offset, rows.num_rows, len(body), checksum, places_bytes))
@@ -208,13 +208,13 @@ def _rows(body: memoryview, length: int, options: pa.ipc.IpcReadOptions | None =
     return rows
 
 
-def _places(head: Head, data: memoryview) -> list[Place]:
+def _places(head: Head, data: memoryview) -> list[ColumnPlace]:
     """Where columns are, if it says so; whether that is true, the checksum of the rest will tell."""
     listed = data[len(data) - head.places_bytes :]
-    return [Place._make(one) for one in _PLACE.iter_unpack(listed)]
+    return [ColumnPlace._make(one) for one in _PLACE.iter_unpack(listed)]
 
 
-def _checked_rest(head: Head, data: memoryview, places: Iterable[Place]) -> memoryview:
+def _checked_rest(head: Head, data: memoryview, places: Iterable[ColumnPlace]) -> memoryview:
     """The body without the list of places; checked is what belongs to no column."""
     body = data[_HEAD_BYTES:]
     if _rest_checksum(body, places) != head.body_checksum:
@@ -222,13 +222,13 @@ def _checked_rest(head: Head, data: memoryview, places: Iterable[Place]) -> memo
     return body[: len(body) - head.places_bytes]
 
 
-def _check_columns(head: Head, data: memoryview, places: Iterable[Place]) -> None:
+def _check_columns(head: Head, data: memoryview, places: Iterable[ColumnPlace]) -> None:
     body = data[_HEAD_BYTES:]
     if any(crc32(body[place.first : place.end]) != place.checksum for place in places):
         raise _damaged("a column whose checksum is wrong", head.partition, head.offset)
 
 
-def _rest_checksum(body: memoryview, places: Iterable[Place]) -> int:
+def _rest_checksum(body: memoryview, places: Iterable[ColumnPlace]) -> int:
     checksum, at = 0, 0
     for place in places:
         checksum, at = crc32(body[at : place.first], checksum), place.end
