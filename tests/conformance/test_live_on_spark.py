@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 def test_a_live_run_with_a_killed_node_gives_the_right_windows():
     load = PacedBids(5_000, 4, 8.0, window_us=500_000, period_us=50_000)
     job = h.job(highest_bid(load.window_us), "bids", time="date_time")
-    run = live.run(job, load, live.Setting(3, spark=True, producers=2), [live.Fault(3.2, None, "kill")])
+    run = live.run(job, load, live.Setting(3, spark=True, producers=2), [live.NodeFault(3.2, None, "kill")])
     assert run.rows == highest_bids(load)[: load.windows]
     (killed,) = run.happened
     assert takeovers(run.spells(), killed)

@@ -37,7 +37,7 @@ class Bids:
     auctions: int
 
     def batches(self, partition: int) -> Iterator[dict[str, np.ndarray]]:
-        """A partition's bids, in order of time."""
+        """Yields a partition's bids, in order of time."""
         count = self.events // self.partitions
         for number, first in enumerate(range(0, count, BATCH)):
             rng, size = np.random.default_rng((partition, number)), min(BATCH, count - first)
@@ -66,7 +66,7 @@ class Bids:
             pq.write_table(table, directory / f"{partition:03d}.parquet", row_group_size=group_rows)
 
     def totals(self) -> Totals:
-        """What is known of each second, over all partitions."""
+        """Returns what is known of each second, over all partitions."""
         highest = np.zeros(self.seconds, dtype=np.int64)
         sums, counts = np.zeros((2, self.seconds, CATEGORIES), dtype=np.int64)
         bids = np.zeros((self.seconds, self.auctions), dtype=np.int64)
@@ -92,16 +92,16 @@ class Totals:
     bid_counts: np.ndarray
 
     def highest(self) -> Expected:
-        """The highest price of each second."""
+        """Returns the highest price of each second."""
         return {(second, 0): price for second, price in enumerate(self.highest_price.tolist())}
 
     def averages(self) -> Expected:
-        """The average price of each category and second."""
+        """Returns the average price of each category and second."""
         sums, counts = self.price_sums, self.price_counts
         return {place: int(sums[place]) / int(counts[place]) for place in _filled(counts)}
 
     def counts(self) -> Expected:
-        """The number of bids for each auction and second."""
+        """Returns the number of bids for each auction and second."""
         return {place: int(self.bid_counts[place]) for place in _filled(self.bid_counts)}
 
 
@@ -112,7 +112,7 @@ def _timed(columns: dict[str, np.ndarray]) -> pa.RecordBatch:
 def _histogram(
     rows: np.ndarray, keys: np.ndarray, height: int, width: int, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Counts, or sums of weights, by (row, key). Sums of a batch fit into a float exactly."""
+    """Returns counts, or sums of weights, by (row, key). Sums of a batch fit into a float exactly."""
     counts = np.bincount(rows * width + keys, weights, minlength=height * width)
     return counts.astype(np.int64).reshape(height, width)
 

@@ -75,26 +75,26 @@ class Chronicle:
     @property
     def faults_s(self) -> list[float]:
         """When something was done to a node that hurts."""
-        return [one.at_s for one in self.happened if one.what in ("killed", "paused")]
+        return [event.at_s for event in self.happened if event.what in ("killed", "paused")]
 
     def since(self, from_s: float) -> np.ndarray:
-        """Which windows were due after a warm-up."""
+        """Returns which windows were due after a warm-up."""
         return self.due_s >= from_s
 
     def spells(self, silence_s: float = 1.0) -> list[Spell]:
-        """Who ran what, and when."""
-        ends_s = {one.node: one.at_s for one in self.happened if one.what == "killed"}
+        """Returns who ran what, and when."""
+        ends_s = {event.node: event.at_s for event in self.happened if event.what == "killed"}
         return spells(self.heard, ends_s, silence_s)
 
     def came_up_s(self) -> dict[str, float]:
-        """When each node was first heard of."""
+        """Returns when each node was first heard of."""
         first: dict[str, float] = {}
-        for one in self.heard:
-            first.setdefault(one.node, one.at_s)
+        for heard in self.heard:
+            first.setdefault(heard.node, heard.at_s)
         return first
 
     def throughput(self, step_s: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-        """Rows read per second, over time."""
+        """Returns rows read per second, over time."""
         if len(self.read) < 2:
             return np.empty(0), np.empty(0)
         at_s, rows = np.array(self.read, dtype=np.float64).T
@@ -105,41 +105,41 @@ class Chronicle:
 def spells(heard: Iterable[Heard], ends_s: Mapping[str, float], silence_s: float) -> list[Spell]:
     """Consecutive heartbeats that list a partition make a spell; death ends it, and so does a silence."""
     open_: dict[tuple[str, int], tuple[float, float]] = {}
-    found: list[Spell] = []
+    closed: list[Spell] = []
 
     def close(node: str, partition: int, to_s: float | None = None) -> None:
         from_s, last_s = open_.pop((node, partition))
-        found.append(Spell(partition, node, from_s, last_s if to_s is None else to_s))
+        closed.append(Spell(partition, node, from_s, last_s if to_s is None else to_s))
 
-    for one in sorted(heard, key=lambda one: one.at_s):
-        for node, partition in [key for key in open_ if key[0] == one.node]:
-            if one.at_s - open_[node, partition][1] > silence_s:
+    for heartbeat in sorted(heard, key=lambda heartbeat: heartbeat.at_s):
+        for node, partition in [key for key in open_ if key[0] == heartbeat.node]:
+            if heartbeat.at_s - open_[node, partition][1] > silence_s:
                 close(node, partition)
-            elif partition not in one.partitions:
-                close(node, partition, one.at_s)
-        for partition in one.partitions:
-            from_s, _ = open_.get((one.node, partition), (one.at_s, 0.0))
-            open_[one.node, partition] = from_s, one.at_s
+            elif partition not in heartbeat.partitions:
+                close(node, partition, heartbeat.at_s)
+        for partition in heartbeat.partitions:
+            from_s, _ = open_.get((heartbeat.node, partition), (heartbeat.at_s, 0.0))
+            open_[heartbeat.node, partition] = from_s, heartbeat.at_s
     for node, partition in list(open_):
         close(node, partition, ends_s.get(node))
-    return sorted(found, key=lambda one: (one.partition, one.from_s, one.node))
+    return sorted(closed, key=lambda spell: (spell.partition, spell.from_s, spell.node))
 
 
 def takeovers(ran: Sequence[Spell], killed: Happened) -> list[Takeover]:
-    """Who took over what a killed node ran, and how long after. Partitions that nobody ran again are left out."""
-    found = []
+    """Returns who took over what a killed node ran, and how long after. Partitions that nobody ran again are left out."""
+    resumed = []
     for lost in ran:
         if lost.node == killed.node and lost.to_s == killed.at_s:
-            later = [one for one in ran if one.partition == lost.partition and one.node != lost.node]
-            after = [one for one in later if one.to_s > killed.at_s]
+            later = [spell for spell in ran if spell.partition == lost.partition and spell.node != lost.node]
+            after = [spell for spell in later if spell.to_s > killed.at_s]
             if after:
-                first = min(after, key=lambda one: one.from_s)
-                found.append(Takeover(lost.partition, first.node, max(0.0, first.from_s - killed.at_s)))
-    return found
+                first = min(after, key=lambda spell: spell.from_s)
+                resumed.append(Takeover(lost.partition, first.node, max(0.0, first.from_s - killed.at_s)))
+    return resumed
 
 
 def short(node: str) -> str:
-    """A node's name for people: without the run's token.
+    """Returns a node's name for people: without the run's token.
 
     >>> short("node-2#ab12cd34"), short("node-2#ab12cd34.1")
     ('node-2', 'node-2.1')

@@ -30,7 +30,7 @@ def demo(
     """Compute highest bids over a live stream on Spark, kill a node half way, and tell what that did.
 
     Spark tasks write Nexmark bids at a steady rate; nodes in other Spark tasks
-    put out the highest bid of each second (query 7). One node's process is
+    emit the highest bid of each second (query 7). One node's process is
     killed. Every window is checked, and a page with figures is written.
 
     [bold]Examples[/bold]
@@ -44,7 +44,7 @@ def demo(
 
     console = Console(stderr=str(json_file) == "-")
     right, records = the_demo.main(
-        the_demo.Options(nodes, partitions, rate, seconds, not no_spark, report), console=console
+        the_demo.DemoOptions(nodes, partitions, rate, seconds, not no_spark, report), console=console
     )
     if json_file is not None:
         write_records(records, json_file)
@@ -91,9 +91,9 @@ def node(
     every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 5,
     json_file: JsonFile = None,
 ) -> None:
-    """Run nodes over LMDB logs, exactly once: how much one takes in, and how soon windows are out.
+    """Run nodes over LMDB logs, exactly once: how much a node reads, and how soon windows are emitted.
 
-    Throughput: one node, from its first tick until everything is out. Latency:
+    Throughput: one node, from its first tick until everything is emitted. Latency:
     several node processes at a steady rate, from the time at which a window's
     last event was due to its result being readable. All results are checked.
 
@@ -147,7 +147,9 @@ def recovery(
     """
     from holons_bench import recovery as the_recovery
 
-    plan = the_recovery.Plan(seconds, nodes, partitions, rate, window_ms, not no_spark, failure_timeout_s=timeout)
+    plan = the_recovery.RecoveryPlan(
+        seconds, nodes, partitions, rate, window_ms, not no_spark, failure_timeout_s=timeout
+    )
     console = Console(stderr=True)
     runs = the_recovery.run(plan, progress=console.print)
     if not (no_spark or no_stock):
@@ -227,7 +229,7 @@ def latency(
     from holons_bench import latency as the_latency
 
     progress = sys.stdout.isatty() and str(json_file) != "-"
-    found = the_latency.run(
+    latencies = the_latency.run(
         rate,
         seconds=seconds,
         queries=queries.split(","),
@@ -236,8 +238,8 @@ def latency(
         progress=progress,
     )
     if html is not None:
-        the_latency.report(found, rate).write(html)
-    tell(the_latency.records(found), json_file, the_latency.show)
+        the_latency.report(latencies, rate).write(html)
+    tell(the_latency.records(latencies), json_file, the_latency.show)
 
 
 @bench.command()
@@ -265,7 +267,7 @@ def dataframes(
 
 
 def tell(records: list[Record], json_file: Path | None, show: Callable[[list[Record]], None]) -> None:
-    """A table for people, unless standard output is for machines; and a file for machines, if so wanted."""
+    """Writes records for machines if asked to, and prints a table unless standard output is for machines."""
     if json_file is not None:
         write_records(records, json_file)
     if str(json_file) != "-":

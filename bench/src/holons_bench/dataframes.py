@@ -28,7 +28,7 @@ from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.frames import SparkSession
 from holons.engines.spark.session import session
 from holons_bench.bids import Bids, Expected
-from holons_bench.node import AveragePerCategory, Highest, check, found_by
+from holons_bench.node import AveragePerCategory, Highest, check, results_of
 from holons_bench.records import Record, by_case, print_table, recorder
 from holons_bench.stock import frames
 from holons_bench.stock.frames import tuned
@@ -55,7 +55,7 @@ class _Case:
             self.wall_s[system].append(time.perf_counter() - began_s)
 
     def forget(self) -> None:
-        """What was measured so far was the warm-up."""
+        """Forgets what was measured so far: it was the warm-up."""
         for times in self.wall_s.values():
             times.clear()
 
@@ -107,7 +107,7 @@ def _folding(spark: SparkSession, at: Path, rows: int, partitions: int, auctions
     def ours(program: h.Program, columns: Sequence[str], expected: Expected, name: str) -> Callable[[], None]:
         def fold() -> None:
             folded = h.fold(h.job(program, "bids"), at / "bids", columns=columns, spark_session=spark)
-            check(name, found_by(folded.results().collected), expected)
+            check(name, results_of(folded.results().collected), expected)
 
         return fold
 
@@ -138,9 +138,9 @@ def _folding(spark: SparkSession, at: Path, rows: int, partitions: int, auctions
 def _records(case: _Case) -> list[Record]:
     record = recorder("dataframes", case.name)
     medians = {system: statistics.median(times) for system, times in case.wall_s.items()}
-    found = [record(system, "rows", case.rows, "rows") for system in SYSTEMS]
+    records = [record(system, "rows", case.rows, "rows") for system in SYSTEMS]
     for system, times in case.wall_s.items():
-        found += [
+        records += [
             record(system, "seconds", medians[system], "s"),
             record(system, "seconds_least", min(times), "s"),
             record(system, "seconds_most", max(times), "s"),
@@ -149,7 +149,7 @@ def _records(case: _Case) -> list[Record]:
     ours, theirs = (case.wall_s[system] for system in SYSTEMS)
     least, most = min(ours) / max(theirs), max(ours) / min(theirs)
     return [
-        *found,
+        *records,
         record("holons", "cost", cost, "x spark"),
         record("holons", "cost_least", least, "x spark"),
         record("holons", "cost_most", most, "x spark"),

@@ -30,8 +30,8 @@ _PLAIN_S = 5.0
 
 
 @dataclass(frozen=True)
-class Options:
-    """What `holons demo` was told."""
+class DemoOptions:
+    """The options of `holons demo`."""
 
     nodes: int = 3
     partitions: int = 4
@@ -54,7 +54,7 @@ class Options:
         return self.seconds // 2 + 0.4
 
 
-def main(options: Options, console: Console) -> tuple[bool, list[Record]]:
+def main(options: DemoOptions, console: Console) -> tuple[bool, list[Record]]:
     """Runs the demo: whether every window was right, and flat records of what was measured."""
     if options.report is not None:
         plotly("offline")  # says now what would be missing in the end
@@ -65,19 +65,19 @@ def main(options: Options, console: Console) -> tuple[bool, list[Record]]:
     if options.spark:
         console.print("Starting Spark", style="dim")
         live.start_spark(setting)  # now, since Java writes to the terminal whatever we do
-    faults = [live.Fault(options.kill_s, None, "kill")] if options.nodes > 1 else []
+    faults = [live.NodeFault(options.kill_s, None, "kill")] if options.nodes > 1 else []
     with _shown(options, console) as observe:
         run = live.run(job, load, setting, faults, observe)
     expected = highest_bids(load)[: load.windows]
-    told = Told(options, run, expected)
-    told.show(console)
+    account = Account(options, run, expected)
+    account.show(console)
     if options.report is not None:
-        told.report().write(options.report)
+        account.report().write(options.report)
         console.print(f"\nThe same with figures: [bold]{options.report}[/]")
-    return told.right == len(expected), told.records()
+    return account.right == len(expected), account.records()
 
 
-def _introduction(options: Options) -> str:
+def _introduction(options: DemoOptions) -> str:
     return (
         "\n[bold]Holons demo[/]: the highest bid of every second, "
         f"over {options.partitions} partitions of a Nexmark stream.\n"
@@ -91,8 +91,8 @@ def _introduction(options: Options) -> str:
 
 
 @contextmanager
-def _shown(options: Options, console: Console) -> Iterator[Callable[[live.Now], None]]:
-    """On a terminal a table that lives, elsewhere a line now and then."""
+def _shown(options: DemoOptions, console: Console) -> Iterator[Callable[[live.Now], None]]:
+    """Shows a table that is kept up to date on a terminal, and elsewhere a line every few seconds."""
     if not console.is_terminal:
         yield _Lines(options, console)
         return
@@ -102,25 +102,25 @@ def _shown(options: Options, console: Console) -> Iterator[Callable[[live.Now], 
 
 
 class _Lines:
-    """Plain lines for whoever has no terminal."""
+    """Prints plain lines where there is no terminal."""
 
-    def __init__(self, options: Options, console: Console) -> None:
+    def __init__(self, options: DemoOptions, console: Console) -> None:
         self._options = options
         self._console = console
         self._next_s = 0.0
-        self._told = 0
+        self._shown = 0
 
     def __call__(self, now: live.Now) -> None:
-        for one in now.happened[self._told :]:
-            self._console.print(f"{one.at_s:5.1f} s  {short(one.node)} (process {one.pid}) {one.what}")
-        self._told = len(now.happened)
+        for event in now.happened[self._shown :]:
+            self._console.print(f"{event.at_s:5.1f} s  {short(event.node)} (process {event.pid}) {event.what}")
+        self._shown = len(now.happened)
         if now.at_s >= self._next_s:
             self._next_s = now.at_s // _PLAIN_S * _PLAIN_S + _PLAIN_S
             self._console.print(f"{max(now.at_s, 0.0):5.1f} s  {headline(now, self._options)}", soft_wrap=True)
 
 
-def headline(now: live.Now, options: Options) -> str:
-    """How the whole job goes, in a line."""
+def headline(now: live.Now, options: DemoOptions) -> str:
+    """Returns a line that says how the whole job goes."""
     late = "-" if now.late_s is None else _time(now.late_s)
     return (
         f"{now.status.rows_per_s:,.0f} bids/s, {now.status.rows_read:,} read, "
@@ -128,23 +128,23 @@ def headline(now: live.Now, options: Options) -> str:
     )
 
 
-def table(now: live.Now, options: Options) -> RenderableType:
-    """What the nodes do; the killed stay on it."""
-    told = Text.assemble(("HighestBid ", "bold"), f"{max(now.at_s, 0.0):4.1f} s   {headline(now, options)}")
+def table(now: live.Now, options: DemoOptions) -> RenderableType:
+    """Returns a table of what the nodes do, the killed ones included."""
+    title = Text.assemble(("HighestBid ", "bold"), f"{max(now.at_s, 0.0):4.1f} s   {headline(now, options)}")
     shown = Table()
     for name in ("node", "process", "partitions", "bids read", "waiting", "watermark", "state"):
         shown.add_column(name, justify="right" if name in ("bids read", "waiting", "watermark") else "left")
-    killed = {one.node: one for one in now.happened if one.what == "killed"}
+    killed = {event.node: event for event in now.happened if event.what == "killed"}
     nodes = {node.name: node for node in now.status.nodes}
     for name in sorted({*nodes, *killed}):
         if name in killed:
-            one = killed[name]
-            cells = (short(name), str(one.pid), "", "", "", "", f"killed at {one.at_s:.1f} s")
+            death = killed[name]
+            cells = (short(name), str(death.pid), "", "", "", "", f"killed at {death.at_s:.1f} s")
             shown.add_row(*cells, style="red")
         else:
             new = name not in now.first
             shown.add_row(*_cells(nodes[name]), "new" if new else "runs", style="green" if new else "")
-    return Group(told, shown)
+    return Group(title, shown)
 
 
 def _cells(node: NodeStatus) -> tuple[str, ...]:
@@ -162,15 +162,15 @@ def _cells(node: NodeStatus) -> tuple[str, ...]:
 # --- afterwards -------------------------------------------------------------------------------------------------------
 
 
-class Told:
-    """What there is to say about a run."""
+class Account:
+    """What a run did, in words and figures."""
 
-    def __init__(self, options: Options, run: Chronicle, expected: list[dict[str, int]]) -> None:
+    def __init__(self, options: DemoOptions, run: Chronicle, expected: list[dict[str, int]]) -> None:
         self.options = options
         self.run = run
         self.expected = len(expected)
-        self.right = sum(found == wanted for found, wanted in zip(run.rows, expected, strict=False))
-        self.killed = next((one for one in run.happened if one.what == "killed"), None)
+        self.right = sum(row == wanted for row, wanted in zip(run.rows, expected, strict=False))
+        self.killed = next((event for event in run.happened if event.what == "killed"), None)
         before = run.due_s < (self.killed.at_s if self.killed else np.inf)
         calm = before & run.since(_WARM_S)
         self.usual = run.late_s[calm if calm.any() else before]
@@ -185,7 +185,7 @@ class Told:
         return f"WRONG: {self.expected - self.right} of {self.expected} windows differ from what they should be."
 
     def account(self) -> list[str]:
-        """What happened, in plain words."""
+        """Returns sentences that say what happened."""
         usual = _time(float(np.median(self.usual)))
         calm = f"A window's result was there {usual} after the window's end (median)"
         if self.killed is None:
@@ -199,10 +199,10 @@ class Told:
         ]
 
     def _taken_over(self, killed: Happened) -> str:
-        found = takeovers(self.run.spells(), killed)
-        if not found:
+        resumed = takeovers(self.run.spells(), killed)
+        if not resumed:
             return "It ran no partition at that moment."
-        parts = [f"partition {one.partition} by {short(one.node)} after {one.after_s:.1f} s" for one in found]
+        parts = [f"partition {each.partition} by {short(each.node)} after {each.after_s:.1f} s" for each in resumed]
         timeout_s = live.Setting(1).settings.failure_timeout_s
         return (
             f"What it ran was taken over from its last checkpoint: {', '.join(parts)}. "
@@ -226,7 +226,7 @@ class Told:
         if not up:
             return f"{who}, but it was not up before the end."
         node = min(up, key=lambda name: up[name])
-        took = sorted({one.partition for one in self.run.spells() if one.node == node})
+        took = sorted({spell.partition for spell in self.run.spells() if spell.node == node})
         ran = f" and took {_partitions(took)}" if took else ""
         return f"{who}: {short(node)} was up {up[node] - killed.at_s:.1f} s after the kill{ran}."
 
@@ -258,14 +258,14 @@ class Told:
         ]
 
     def report(self) -> Report:
-        """The page."""
+        """Returns the page that is written to `report.html`."""
         options, run = self.options, self.run
         page = Report("Highest bids, and a node killed half way")
         page.text(
             f"{options.producers} producers wrote {options.rate:,} Nexmark bids a second into {options.partitions} "
             f"partitions, for {options.seconds} s; {options.nodes} nodes {options.where} computed the highest bid of each "
             "second over all partitions. Every node folds its own partitions and sends only what it has sealed; the result "
-            "of a window is put out once, when all partitions have sealed it."
+            "of a window is emitted once, when all partitions have sealed it."
         )
         facts = [
             (f"{options.rate * options.seconds:,}", "bids"),
@@ -285,16 +285,16 @@ class Told:
         return page
 
     def records(self) -> list[Record]:
-        """Flat records."""
+        """Returns the figures as records."""
         case = f"highest bid, {self.options.nodes} nodes {self.options.where}, {self.options.rate:,} bids/s"
-        told = {name: (value, UNITS.get(name, "s")) for name, value in self.figures.items()}
-        told["windows_right"] = (float(self.right), "windows")
+        values = {name: (value, UNITS.get(name, "s")) for name, value in self.figures.items()}
+        values["windows_right"] = (float(self.right), "windows")
         if self.killed is not None:
-            for one in takeovers(self.run.spells(), self.killed):
-                told[f"takeover_{one.partition}"] = (one.after_s, "s")
+            for takeover in takeovers(self.run.spells(), self.killed):
+                values[f"takeover_{takeover.partition}"] = (takeover.after_s, "s")
         return [
             Record(bench="demo", case=case, system="holons", metric=metric, value=value, unit=unit)
-            for metric, (value, unit) in told.items()
+            for metric, (value, unit) in values.items()
         ]
 
 

@@ -37,7 +37,7 @@ SPARSE_PER_S: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Feed:
+class EventFeed:
     """Events to be folded: `events` of them in batches, `density_per_s` in each second of event time."""
 
     events: int
@@ -47,7 +47,7 @@ class Feed:
     disorder_us: int = 0
 
     def times(self) -> Iterator[np.ndarray]:
-        """The event times of each batch, in microseconds."""
+        """Yields the event times of each batch, in microseconds."""
         noise = np.random.default_rng(7).integers(0, self.disorder_us + 1, self.batch)
         for first in range(0, self.events, self.batch):
             index = np.arange(first, min(first + self.batch, self.events), dtype=np.int64)
@@ -60,14 +60,14 @@ Elements = Callable[[np.ndarray, np.ndarray], Element]
 
 
 @dataclass(frozen=True)
-class Case:
+class KernelCase:
     """One thing to measure: an aggregate of some elements in windows of one length."""
 
     name: str
     aggregate: Aggregate[object]
     elements: Elements
     window_us: int
-    feed: Feed
+    feed: EventFeed
     slide_us: int | None = None
 
 
@@ -80,9 +80,9 @@ def run(
     density_per_s: int = DENSE_PER_S,
     progress: bool = False,
 ) -> list[Record]:
-    """Measure every case; `density_per_s` is that of the densest sliding case (a sparser one is measured too)."""
+    """Measures every case; `density_per_s` is that of the densest sliding case (a sparser one is measured too)."""
     records: list[Record] = []
-    cases = _cases(Feed(events, min(batch, events), density_per_s, keys))
+    cases = _cases(EventFeed(events, min(batch, events), density_per_s, keys))
     with Progress(disable=not progress, transient=True) as bar:
         task = bar.add_task("kernels", total=len(cases) * repeat)
         rates: dict[str, float] = {}
@@ -116,26 +116,28 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
 # --- the cases ------------------------------------------------------------------------------------------------------
 
 
-def _cases(feed: Feed) -> list[Case]:
+def _cases(feed: EventFeed) -> list[KernelCase]:
     counts, mean = MergeMap(GCounter()), MergeMap(Average("int"))
 
-    def keyed(name: str, density: int, slide_us: int | None) -> Case:
-        slower = Feed(feed.events, feed.batch, density, feed.keys)
+    def keyed(name: str, density: int, slide_us: int | None) -> KernelCase:
+        slower = EventFeed(feed.events, feed.batch, density, feed.keys)
         label = f"{name}, {density / 1e6:g} M events/s"
-        return Case(label, counts, lambda keys, _: (keys, 1), WINDOW_US, slower, slide_us)
+        return KernelCase(label, counts, lambda keys, _: (keys, 1), WINDOW_US, slower, slide_us)
 
-    shuffled = Feed(feed.events, feed.batch, feed.density_per_s, feed.keys, disorder_us=5_000)
+    shuffled = EventFeed(feed.events, feed.batch, feed.density_per_s, feed.keys, disorder_us=5_000)
     cases = [
-        Case("maximum, tumbling 1 s", MaxRegister("int"), lambda _, values: values, SECOND_US, feed),
-        Case(
+        KernelCase("maximum, tumbling 1 s", MaxRegister("int"), lambda _, values: values, SECOND_US, feed),
+        KernelCase(
             f"average of {CATEGORIES} categories, tumbling 1 s",
             mean,
             lambda keys, values: (keys % CATEGORIES, values),
             SECOND_US,
             feed,
         ),
-        Case(f"count of {feed.keys:,} keys, tumbling 1 s", counts, lambda keys, _: (keys, 1), SECOND_US, feed),
-        Case("the same, 5 ms of disorder, windows of 10 ms", counts, lambda keys, _: (keys, 1), SLIDE_US, shuffled),
+        KernelCase(f"count of {feed.keys:,} keys, tumbling 1 s", counts, lambda keys, _: (keys, 1), SECOND_US, feed),
+        KernelCase(
+            "the same, 5 ms of disorder, windows of 10 ms", counts, lambda keys, _: (keys, 1), SLIDE_US, shuffled
+        ),
     ]
     for density in dict.fromkeys((feed.density_per_s, SPARSE_PER_S)):
         cases.append(keyed("the same, tumbling 10 s", density, None))
@@ -143,8 +145,8 @@ def _cases(feed: Feed) -> list[Case]:
     return cases
 
 
-def _batches(case: Case) -> Iterator[Rows]:
-    """The batches of a case. Keys and values repeat after a few batches; times go on."""
+def _batches(case: KernelCase) -> Iterator[Rows]:
+    """Yields the batches of a case. Keys and values repeat after a few batches; times go on."""
     rng = np.random.default_rng(42)
     pool = [
         case.elements(rng.integers(0, case.feed.keys, case.feed.batch), rng.integers(0, 10_000, case.feed.batch))
@@ -161,8 +163,8 @@ def _batches(case: Case) -> Iterator[Rows]:
 # --- what is timed --------------------------------------------------------------------------------------------------
 
 
-def _measure(case: Case) -> float:
-    """Seconds for all events of a case, without making them."""
+def _measure(case: KernelCase) -> float:
+    """Returns the seconds that all events of a case took; making them does not count."""
     windows = _Windows(case)
     windows.warm_up()
     elapsed = 0.0
@@ -180,7 +182,7 @@ def _measure(case: Case) -> float:
 class _Windows:
     """The open windows (or panes) of one partition, and the slide over those that are done."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: KernelCase) -> None:
         self._aggregate = case.aggregate
         self._case = case
         self._pane_us = case.slide_us or case.window_us
@@ -189,7 +191,7 @@ class _Windows:
         self.closed = 0
 
     def warm_up(self) -> None:
-        """A first batch, forgotten again; and a window's worth of panes for the slide."""
+        """Folds a first batch and forgets it, and fills the slide with a window's worth of panes."""
         aggregate, panes = self._aggregate, self._case.window_us // self._pane_us
         rows = next(iter(_batches(self._case)))
         _, groups = Groups.by_label(rows.ts // self._pane_us)
@@ -207,7 +209,7 @@ class _Windows:
         self.close(int(rows.ts[-1]) - self._case.feed.disorder_us)
 
     def close(self, watermark: int | None) -> None:
-        """Close what ends at or before the watermark; everything, if there is none."""
+        """Closes what ends at or before the watermark; everything, if there is none."""
         last = None if watermark is None else watermark // self._pane_us
         for label in sorted(self._open):
             if last is not None and label >= last:
@@ -223,7 +225,7 @@ class _Windows:
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-def _records(case: Case, seconds: list[float]) -> list[Record]:
+def _records(case: KernelCase, seconds: list[float]) -> list[Record]:
     events, record = case.feed.events, recorder("kernels", case.name)
     return [
         record("holons", "rate", events / min(seconds), "events/s/core"),
@@ -231,7 +233,7 @@ def _records(case: Case, seconds: list[float]) -> list[Record]:
     ]
 
 
-def _ratios(cases: list[Case], seconds: dict[str, float]) -> list[Record]:
+def _ratios(cases: list[KernelCase], seconds: dict[str, float]) -> list[Record]:
     """Returns what sliding costs, as a multiple of tumbling: the case before."""
     return [
         recorder("kernels", case.name)("holons", "cost", seconds[case.name] / seconds[before.name], "x tumbling")

@@ -25,41 +25,41 @@ _CALM_S: Final = 2.0
 def figures(
     due_s: np.ndarray, readable_s: np.ndarray, faults_s: Sequence[float] = (), baseline: np.ndarray | None = None
 ) -> dict[str, float]:
-    """The figures of one run; with the latencies of a run without faults (`baseline`), also what the faults cost.
+    """Returns the figures of one run; with the latencies of a run without faults (`baseline`), also what the faults cost.
 
     >>> due = np.arange(10.0)
-    >>> told = figures(due, due + [.1, .1, .1, .1, 2.1, 1.1, .1, .1, .1, .1], [3.5], np.full(10, 0.1))
-    >>> {name: round(value, 3) for name, value in told.items() if not name.startswith("p")}
+    >>> values = figures(due, due + [.1, .1, .1, .1, 2.1, 1.1, .1, .1, .1, .1], [3.5], np.full(10, 0.1))
+    >>> {name: round(value, 3) for name, value in values.items() if not name.startswith("p")}
     {'average': 0.4, 'max': 2.1, 'windows': 10.0, 'recovery': 2.6, 'for_good': 2.6, 'sensitivity': 3.0}
     """
     late_s = readable_s - due_s
-    told = {
+    values = {
         "average": float(late_s.mean()),
         **{name: quantile(late_s, share) for name, share in QUANTILES.items()},
         "max": float(late_s.max()),
         "windows": float(len(late_s)),
     }
     if baseline is not None and len(faults_s):
-        told["recovery"] = recovery_s(due_s, readable_s, faults_s, limit_s(baseline), _CALM_S)
-        told["for_good"] = recovery_s(due_s, readable_s, faults_s, limit_s(baseline))
-        told["sensitivity"] = sensitivity(due_s, late_s, min(faults_s), float(baseline.mean()))
-    return told
+        values["recovery"] = recovery_s(due_s, readable_s, faults_s, limit_s(baseline), _CALM_S)
+        values["for_good"] = recovery_s(due_s, readable_s, faults_s, limit_s(baseline))
+        values["sensitivity"] = sensitivity(due_s, late_s, min(faults_s), float(baseline.mean()))
+    return values
 
 
 def quantile(late_s: np.ndarray, share: float) -> float:
-    """The least latency that so large a share of the windows does not exceed."""
+    """Returns the least latency that so large a share of the windows does not exceed."""
     return float(np.quantile(late_s, share, method="inverted_cdf"))
 
 
 def limit_s(baseline: np.ndarray) -> float:
-    """Above this a window is disturbed: twice the 99th percentile without faults, and more than any window there."""
+    """Returns the latency above which a window is disturbed: twice the 99th percentile without faults, or their maximum."""
     return max(_RECOVERED * quantile(baseline, 0.99), float(baseline.max()))
 
 
 def recovery_s(
     due_s: np.ndarray, readable_s: np.ndarray, faults_s: Sequence[float], limit_s: float, calm_s: float = np.inf
 ) -> float:
-    """From a fault until the last window that it disturbed was readable; of several faults, the worst.
+    """Returns the time from a fault until the last window that it disturbed was readable; of several faults, the longest.
 
     A window belongs to a fault if it was readable after it, and due before the next one. What comes after `calm_s`
     without a disturbed window is not the fault's doing any more; by default everything is: recovered for good.
@@ -77,7 +77,7 @@ def recovery_s(
 
 
 def sensitivity(due_s: np.ndarray, late_s: np.ndarray, since_s: float, normal_s: float) -> float:
-    """The area between the latency curve and the average without faults, from the first fault on; none if it is below.
+    """Returns the area between the latency curve and the average without faults, from the first fault on; at least 0.
 
     A window stands for the time since the one before was due.
     """

@@ -52,7 +52,7 @@ Latencies = dict[str, dict[str, np.ndarray]]
 
 
 def job(query: str) -> h.Job:
-    """The pipeline, whose results say which window they are of, in microseconds; by its end, less a step."""
+    """Returns the pipeline. Its results name their window, in microseconds, by its end less a step."""
     bids = h.source(_STREAM, time="date_time")
     every_us = _EVERY_MS[query] * 1_000
     window = (pl.col("window_end").dt.epoch("us") - every_us).alias("window")
@@ -78,18 +78,18 @@ def run(
     """Measures each query on each system for so many seconds, after a warm-up."""
     check_known(queries, QUERIES, "a query whose latency is measured")
     check_known(against, OTHERS, "a system to compare with")
-    found: Latencies = {}
+    latencies: Latencies = {}
     with Progress(disable=not progress, transient=True) as bar:
         task = bar.add_task("latency", total=len(queries) * (1 + len(against)))
         for name in queries:
             bar.update(task, description=f"{name} on holons")
-            found[name] = {"holons": _holons(name, rate_per_s, seconds, nodes, partitions)}
+            latencies[name] = {"holons": _holons(name, rate_per_s, seconds, nodes, partitions)}
             bar.advance(task)
             if "flink" in against:
                 bar.update(task, description=f"{name} on flink")
-                found[name]["flink"] = _flink(name, rate_per_s, seconds)
+                latencies[name]["flink"] = _flink(name, rate_per_s, seconds)
                 bar.advance(task)
-    return found
+    return latencies
 
 
 def _holons(query: str, rate_per_s: int, seconds: float, nodes: int, partitions: int) -> np.ndarray:
@@ -114,7 +114,7 @@ def _highest(load: PacedBids) -> np.ndarray:
 
 
 def _most_bids(load: PacedBids) -> np.ndarray:
-    """The length of q5's windows in steps, slid over the bids of each auction in each step."""
+    """Returns the most bids of an auction in each of q5's windows, by sliding over the bids of each auction in each step."""
     counts = np.zeros((load.windows, AUCTIONS), dtype=np.uint16)
     for step, batch in _steps(load):
         np.add.at(counts, (step, batch["auction"].to_numpy()[: len(step)] % AUCTIONS), 1)
@@ -128,7 +128,7 @@ def _most_bids(load: PacedBids) -> np.ndarray:
 
 
 def _steps(load: PacedBids) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """All bids, with the step in which each is; the very last one of a partition is beyond all steps."""
+    """Yields all bids, with the step in which each is; the very last one of a partition is beyond all steps."""
     for partition in range(load.partitions):
         for _, batch in load.batches(partition):
             step = batch["date_time"].cast(pa.int64()).to_numpy() // load.window_us
@@ -136,27 +136,27 @@ def _steps(load: PacedBids) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
 
 
 def _flink(query: str, rate_per_s: int, seconds: float) -> np.ndarray:
-    """Nothing at all, if it is so far behind that there is no point in waiting for the end."""
+    """Measures Flink. Returns no latency at all if it is so far behind that there is no point in waiting for the end."""
     seconds += _WARM_UP_S
     with tempfile.TemporaryDirectory(prefix="holons-bench-") as folder:
         try:
             with Flink(Path(folder), collector="G1", patience_s=_PATIENCE * seconds) as flink:
                 lengths = {"length_ms": _LENGTH_MS[query], "every_ms": _EVERY_MS[query]}
-                told = flink.latencies(query, rate_per_s, seconds, **lengths)
+                emissions = flink.latencies(query, rate_per_s, seconds, **lengths)
         except StillRunning:
             return np.zeros(0)
-    ends, emitted = np.array(told, dtype=np.int64).reshape(-1, 2).T
+    ends, emitted = np.array(emissions, dtype=np.int64).reshape(-1, 2).T
     if not len(ends):
-        raise InvariantBroken(f"{query}: Flink put nothing out in time", hint="a lower rate")
+        raise InvariantBroken(f"{query}: Flink emitted nothing in time", hint="a lower rate")
     late_ms: np.ndarray = (emitted - ends)[ends >= ends[0] + round(_WARM_UP_S * 1e6)] / 1e3
     return late_ms
 
 
-def records(found: Latencies) -> list[Record]:
-    """All figures."""
+def records(latencies: Latencies) -> list[Record]:
+    """Returns all figures as records."""
 
     records: list[Record] = []
-    for query, systems in found.items():
+    for query, systems in latencies.items():
         record = recorder("latency", query)
         for system, late_ms in systems.items():
             records.append(record(system, "windows", len(late_ms), "windows"))
@@ -193,16 +193,16 @@ def _text(value: float) -> str:
     return f"{value:,.1f}" if value < 100 and value % 1 else f"{value:,.0f}"
 
 
-def report(found: Latencies, rate_per_s: int) -> Report:
-    """A page with the histograms, as curves over the percentiles."""
+def report(latencies: Latencies, rate_per_s: int) -> Report:
+    """Returns a page with the histograms, as curves over the percentiles."""
     page = Report("How late results are")
     page.text(f"{rate_per_s:,} bids a second, exactly once, from the time at which a window's last bid is due.")
-    for query, systems in found.items():
+    for query, systems in latencies.items():
         page.heading(f"{query}: {_LENGTH_MS[query]:,} ms every {_EVERY_MS[query]:,} ms")
         page.figure(quantiles({system: _curve(late_ms) for system, late_ms in systems.items() if len(late_ms)}))
         for system in (system for system, late_ms in systems.items() if not len(late_ms)):
             page.text(f"{system}: {_BEHIND}")
-    page.table(*_lines(records(found)), caption="milliseconds")
+    page.table(*_lines(records(latencies)), caption="milliseconds")
     return page
 
 

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -42,7 +42,7 @@ _CHECK_S: Final = 1.0
 _REPLACE_S: Final = 0.5
 
 
-class Load(Feed, Protocol):
+class WindowedFeed(Feed, Protocol):
     """A feed in windows of event time, which begins at 0."""
 
     @property
@@ -57,8 +57,8 @@ class Load(Feed, Protocol):
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Something that is done to a node, some time after the load began."""
+class NodeFault:
+    """What is done to a node, and how long after the load began."""
 
     at_s: float
     node: int | None
@@ -99,10 +99,10 @@ Observer = Callable[[Now], None]
 
 
 def run(
-    job: Job, load: Load, setting: Setting, faults: Sequence[Fault] = (), observe: Observer = lambda _: None
+    job: Job, load: WindowedFeed, setting: Setting, faults: Sequence[NodeFault] = (), observe: Observer = lambda _: None
 ) -> Chronicle:
     """Runs a job, whose results have a column `window`, over a load in its only input stream; to the load's end."""
-    (stream,) = [given.stream for given in job.inputs]
+    (stream,) = [source.stream for source in job.inputs]
     with tempfile.TemporaryDirectory(prefix="holons-live-") as directory:
         site = DirectorySite(directory)
         site.create(stream, load.partitions)
@@ -156,7 +156,7 @@ def _driven(site: DirectorySite, setting: Setting) -> Iterator[Driver]:
             log("ERROR")
 
 
-def _producers(site: DirectorySite, stream: str, load: Load, setting: Setting) -> Producers:
+def _producers(site: DirectorySite, stream: str, load: WindowedFeed, setting: Setting) -> Producers:
     if not setting.spark:
         return ProcessProducers(site, stream, load, tasks=setting.producers)
     from holons.engines.spark.producers import SparkProducers
@@ -164,7 +164,7 @@ def _producers(site: DirectorySite, stream: str, load: Load, setting: Setting) -
     return SparkProducers(site, stream, load, tasks=setting.producers)
 
 
-def _output(site: DirectorySite, version: Submitted, load: Load) -> AbstractContextManager[ReadableLog]:
+def _output(site: DirectorySite, version: Submitted, load: WindowedFeed) -> AbstractContextManager[ReadableLog]:
     return closing(site.output(version.id, CHANNEL, load.partitions, "reader#1"))
 
 
@@ -172,7 +172,7 @@ def _output(site: DirectorySite, version: Submitted, load: Load) -> AbstractCont
 
 
 class _Heartbeats:
-    """All heartbeats, as they come."""
+    """Listens to all heartbeats, and keeps them."""
 
     def __init__(self, stream: SharedLog) -> None:
         self._stream = stream
@@ -189,10 +189,10 @@ class _Heartbeats:
             heartbeat = decode_heartbeat(message.data)
             self.pids[heartbeat.node] = heartbeat.pid
             self.heard.append(
-                Heard(now_s, heartbeat.node, heartbeat.pid, tuple(one.partition for one in heartbeat.running))
+                Heard(now_s, heartbeat.node, heartbeat.pid, tuple(running.partition for running in heartbeat.running))
             )
-            for one in heartbeat.running:
-                self._offsets[one.partition] = max(self._offsets.get(one.partition, 0), one.offset)
+            for running in heartbeat.running:
+                self._offsets[running.partition] = max(self._offsets.get(running.partition, 0), running.offset)
 
     @property
     def rows(self) -> int:
@@ -233,7 +233,7 @@ class _Script:
     """Does to nodes what the script says, at its times, in a thread of its own: nothing that is measured waits for it."""
 
     def __init__(
-        self, driver: Driver, names: Sequence[str], heartbeats: _Heartbeats, faults: Sequence[Fault], start_s: float
+        self, driver: Driver, names: Sequence[str], heartbeats: _Heartbeats, faults: Sequence[NodeFault], start_s: float
     ) -> None:
         self._driver = driver
         self.names = tuple(names)
@@ -256,8 +256,8 @@ class _Script:
             self._over.set()
             self._thread.join()
 
-    def _steps(self, fault: Fault) -> Iterator[tuple[float, int, Callable[[], None]]]:
-        """When, in which order, and what."""
+    def _steps(self, fault: NodeFault) -> Iterator[tuple[float, int, Callable[[], None]]]:
+        """Yields when each step is done, its order among steps of the same time, and the step."""
 
         @functools.cache
         def victim() -> str:
@@ -290,11 +290,11 @@ class _Script:
         return self._driver.clock.now_s() - self._start_s
 
     def _busiest(self) -> str:
-        newest = {one.node: len(one.partitions) for one in list(self._heartbeats.heard)}
+        newest = {heard.node: len(heard.partitions) for heard in list(self._heartbeats.heard)}
         return max(self.names, key=lambda name: newest[name])
 
     def _remove(self, name: str) -> None:
-        """No goodbye, and Spark must not bring it back."""
+        """Kills a node that Spark must not bring back."""
         self._driver.running.pop(base_name(name)).kill()
         self._signal(name, signal.SIGKILL, "killed")
 
@@ -314,7 +314,7 @@ class _Follower:
     """Reads results as they appear, and listens to nodes meanwhile."""
 
     def __init__(
-        self, load: Load, start_s: float, output: ReadableLog, heartbeats: _Heartbeats, script: _Script
+        self, load: WindowedFeed, start_s: float, output: ReadableLog, heartbeats: _Heartbeats, script: _Script
     ) -> None:
         self._load = load
         self._start_s = start_s
@@ -352,7 +352,7 @@ class _Follower:
                         hint="the machine cannot keep up: a lower rate, or fewer nodes",
                     )
             clock.sleep_s(poll_s)
-        lags_s = [one.lags_s for one in producers.wait(_END_S)]
+        lags_s = [producer.lags_s for producer in producers.wait(_END_S)]
         return self._chronicle(tuple(max(second) for second in zip(*lags_s, strict=True)))
 
     def _take(self) -> float:
@@ -374,7 +374,7 @@ class _Follower:
         )
 
     def _chronicle(self, producer_lag_s: tuple[float, ...]) -> Chronicle:
-        heard = [Heard(one.at_s - self._start_s, one.node, one.pid, one.partitions) for one in self._heartbeats.heard]
+        heard = [replace(heard, at_s=heard.at_s - self._start_s) for heard in self._heartbeats.heard]
         due_s = np.array([self._due_s(row) for row in self._rows])
         readable_s = np.array(self._readable_s)
         return Chronicle(due_s, readable_s, self._rows, heard, self._script.happened, self._read, producer_lag_s)

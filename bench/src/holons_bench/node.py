@@ -2,7 +2,7 @@
 
 Bids lie in a log of several partitions. One node with the ports that node processes have (inputs, outputs, sync,
 heartbeat and control streams in LMDB, checkpoints in a directory) and default settings runs one job at a time, from its
-first tick until everything is out. Every run starts from nothing, and its results are compared with what NumPy
+first tick until everything is emitted. Every run starts from nothing, and its results are compared with what NumPy
 computes from the same bids. What is not timed: writing the bids. Each job names the columns that it reads (two or three
 of five, the time included), so that the others are not touched.
 
@@ -64,7 +64,7 @@ class AveragePerCategory(h.Program):
 
 
 class CountPerAuction(h.Program):
-    """How many bids each auction got, per second; every partition puts out its share of the auctions."""
+    """How many bids each auction got, per second; every partition emits its share of the auctions."""
 
     count = h.WCRDT(h.MergeMap(h.GCounter()), h.Tumbling("1s"))
 
@@ -80,8 +80,8 @@ def _in_window(values: h.Keyed, window: h.Window) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A program, and what it must put out."""
+class NodeCase:
+    """A program, and what it must emit."""
 
     name: str
     program: h.Program
@@ -119,8 +119,8 @@ def run(
     return records
 
 
-def measure(case: Case, site: DirectorySite, expected: Expected) -> tuple[float, float]:
-    """Runs a case once on a fresh node and checks what it puts out: (wall seconds, CPU seconds)."""
+def measure(case: NodeCase, site: DirectorySite, expected: Expected) -> tuple[float, float]:
+    """Runs a case once on a fresh node and checks what it emits: (wall seconds, CPU seconds)."""
     job = h.job(case.program, STREAM, columns=case.columns)
     ports = site.ports("node-1#1")
     wall_s, cpu_s = time.perf_counter(), time.process_time()
@@ -132,23 +132,23 @@ def measure(case: Case, site: DirectorySite, expected: Expected) -> tuple[float,
         for failure in node.failures.values():
             raise failure
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-    check(case.name, found_by(site.collected(job.name)), expected)
+    check(case.name, results_of(site.collected(job.name)), expected)
     return wall_s, cpu_s
 
 
-def found_by(collected: Collected) -> Expected:
-    """What a run has put out, by (second, key)."""
+def results_of(collected: Collected) -> Expected:
+    """Returns what a run has emitted, by (second, key)."""
     rows = (row for partition in collected.get(CHANNEL, {}).values() for row in partition)
     return {(row["window"] // SECOND_US, row.get("key", 0)): row["value"] for row in rows}
 
 
-def check(case: str, found: Expected, expected: Expected) -> None:
-    """A wrong result is not timed."""
-    if found != expected:
-        different = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
+def check(case: str, results: Expected, expected: Expected) -> None:
+    """Raises if a result is wrong: what is wrong is not timed."""
+    if results != expected:
+        different = sorted(key for key in {*results, *expected} if results.get(key) != expected.get(key))
         raise InvariantBroken(
             f"{case}: {len(different)} of {len(expected)} results are wrong, the first at (window, key) "
-            f"{different[0]}: {found.get(different[0])} instead of {expected.get(different[0])}"
+            f"{different[0]}: {results.get(different[0])} instead of {expected.get(different[0])}"
         )
 
 
@@ -166,23 +166,23 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
 # --- the cases ------------------------------------------------------------------------------------------------------
 
 
-def _cases(auctions: int) -> list[Case]:
+def _cases(auctions: int) -> list[NodeCase]:
     return [
-        Case("maximum, tumbling 1 s", Highest(), ("price",), Totals.highest),
-        Case(
+        NodeCase("maximum, tumbling 1 s", Highest(), ("price",), Totals.highest),
+        NodeCase(
             f"average of {CATEGORIES} categories, tumbling 1 s",
             AveragePerCategory(),
             ("category", "price"),
             Totals.averages,
         ),
-        Case(f"count of {auctions:,} keys, tumbling 1 s", CountPerAuction(), ("auction",), Totals.counts),
+        NodeCase(f"count of {auctions:,} keys, tumbling 1 s", CountPerAuction(), ("auction",), Totals.counts),
     ]
 
 
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-def _records(case: Case, events: int, measured: list[tuple[float, float]]) -> list[Record]:
+def _records(case: NodeCase, events: int, measured: list[tuple[float, float]]) -> list[Record]:
     walls, cpus = zip(*measured, strict=True)
     record = recorder("node", case.name)
     return [

@@ -23,7 +23,7 @@ _WORDS: Final = {"killed": "killed", "started": "is up", "paused": "stopped", "r
 
 
 def latency(run: Chronicle) -> Any:  # noqa: ANN401 - a plotly figure
-    """How long after its end each window's result was there, over time, with what was done to nodes."""
+    """Draws how long after its end each window's result could be read, over time, and what was done to nodes."""
     figure = _figure("Latency: from a window's end to its result", "seconds since the load began", "milliseconds")
     _add_latency(figure, run, COLOURS[0])
     _mark(figure, run)
@@ -31,7 +31,7 @@ def latency(run: Chronicle) -> Any:  # noqa: ANN401 - a plotly figure
 
 
 def throughput(run: Chronicle) -> Any:  # noqa: ANN401
-    """How many rows all nodes together read, per second."""
+    """Draws how many rows all nodes together read, per second."""
     figure = _figure("Bids read by all nodes", "seconds since the load began", "bids per second")
     at_s, rate = run.throughput()
     area = {"x": at_s, "y": rate, "mode": "lines", "line": {"color": COLOURS[2], "width": 2}, "fill": "tozeroy"}
@@ -43,13 +43,13 @@ def throughput(run: Chronicle) -> Any:  # noqa: ANN401
 
 
 def owners(run: Chronicle) -> Any:  # noqa: ANN401
-    """Who ran which partition when."""
-    spells = [one for one in run.spells() if one.to_s > 0]
-    nodes = sorted({one.node for one in run.heard})
-    partitions = sorted({one.partition for one in spells})
+    """Draws who ran which partition when."""
+    spells = [spell for spell in run.spells() if spell.to_s > 0]
+    nodes = sorted({heard.node for heard in run.heard})
+    partitions = sorted({spell.partition for spell in spells})
     figure = _figure("Who ran which partition", "seconds since the load began", "", height=190 + 40 * len(partitions))
     for number, node in enumerate(nodes):
-        _add_spells(figure, [one for one in spells if one.node == node], node, COLOURS[number % len(COLOURS)])
+        _add_spells(figure, [spell for spell in spells if spell.node == node], node, COLOURS[number % len(COLOURS)])
     _mark(figure, run)
     figure.update_layout(barmode="overlay", bargap=0.35, showlegend=True, legend=_LEGEND, margin={"b": 90})
     figure.update_yaxes(autorange="reversed", categoryorder="array", categoryarray=[_partition(p) for p in partitions])
@@ -57,12 +57,12 @@ def owners(run: Chronicle) -> Any:  # noqa: ANN401
 
 
 def bars(cases: Sequence[str], rates: Mapping[str, Sequence[float]]) -> Any:  # noqa: ANN401
-    """Events a second of several systems side by side, on a logarithmic scale."""
+    """Draws the events a second of several systems side by side, on a logarithmic scale."""
     figure = _figure("Events a second, median", "", "events per second", height=420)
     for number, (system, values) in enumerate(rates.items()):
-        told = [f"{value / 1e6:.2g} M" for value in values]
+        texts = [f"{value / 1e6:.2g} M" for value in values]
         figure.add_bar(
-            x=list(cases), y=list(values), name=system, marker_color=COLOURS[number], text=told, textposition="outside"
+            x=list(cases), y=list(values), name=system, marker_color=COLOURS[number], text=texts, textposition="outside"
         )
     figure.update_layout(barmode="group", showlegend=True, legend=_LEGEND, margin={"b": 90})
     every = np.log10([value for values in rates.values() for value in values])
@@ -71,7 +71,7 @@ def bars(cases: Sequence[str], rates: Mapping[str, Sequence[float]]) -> Any:  # 
 
 
 def quantiles(latencies_ms: Mapping[str, Sequence[tuple[float, float]]]) -> Any:  # noqa: ANN401
-    """By system (share of results, latency): the tail of a histogram, stretched as HDR histograms are drawn."""
+    """Draws (share of results, latency) by system: the tail of a histogram, stretched as HDR histograms are drawn."""
     figure = _figure("Latency by percentile", "share of results that are faster", "milliseconds", height=420)
     ticks = [0.5, 0.9, 0.99, 0.999, 0.9999]
     for number, (system, points) in enumerate(latencies_ms.items()):
@@ -79,14 +79,16 @@ def quantiles(latencies_ms: Mapping[str, Sequence[tuple[float, float]]]) -> Any:
         figure.add_scatter(
             x=x, y=y, name=system, mode="lines", line={"color": COLOURS[number], "width": 2, "shape": "hv"}
         )
-    figure.update_xaxes(tickvals=[-np.log10(1 - one) for one in ticks], ticktext=[f"{100 * one:g} %" for one in ticks])
+    figure.update_xaxes(
+        tickvals=[-np.log10(1 - tick) for tick in ticks], ticktext=[f"{100 * tick:g} %" for tick in ticks]
+    )
     figure.update_layout(showlegend=True, legend=_LEGEND, margin={"b": 90})
     figure.update_yaxes(type="log", tickvals=[digit * 10**power for power in range(-1, 5) for digit in (1, 2, 5)])
     return figure
 
 
 def latency_grid(runs: Mapping[str, Mapping[str, Chronicle]]) -> Any:  # noqa: ANN401
-    """The latency curves of several scenarios, one below the other, and side by side in several ways to run them."""
+    """Draws the latency curves of several scenarios, one below the other, and side by side in several ways to run them."""
     ways = list(dict.fromkeys(way for row in runs.values() for way in row))
     titles = [f"{scenario}: {way}" for scenario in runs for way in ways]
     figure = plotly("subplots").make_subplots(
@@ -98,10 +100,10 @@ def latency_grid(runs: Mapping[str, Mapping[str, Chronicle]]) -> Any:  # noqa: A
             if way in chronicles:
                 place = {"row": row, "col": column}
                 _add_latency(figure, chronicles[way], COLOURS[column - 1], width=1.4, **place)
-                for one in chronicles[way].happened:
-                    hurts = one.what in ("killed", "paused")
+                for event in chronicles[way].happened:
+                    hurts = event.what in ("killed", "paused")
                     line = {"color": _FAULT if hurts else _BACK, "width": 1, "dash": "dot"}
-                    figure.add_vline(one.at_s, line=line, **place)
+                    figure.add_vline(event.at_s, line=line, **place)
     _dress(figure, height=150 + 190 * len(runs))
     figure.update_annotations(font={"size": 13})
     figure.update_yaxes(type="log")  # from milliseconds to tens of seconds
@@ -128,11 +130,11 @@ def _add_latency(figure: Any, run: Chronicle, colour: str, width: float = 2.0, *
 
 
 def _add_spells(figure: Any, spells: Sequence[Spell], node: str, colour: str) -> None:  # noqa: ANN401
-    starts = np.array([max(one.from_s, 0.0) for one in spells])
+    starts = np.array([max(spell.from_s, 0.0) for spell in spells])
     figure.add_bar(
-        x=np.array([one.to_s for one in spells]) - starts,
+        x=np.array([spell.to_s for spell in spells]) - starts,
         base=starts,
-        y=[_partition(one.partition) for one in spells],
+        y=[_partition(spell.partition) for spell in spells],
         orientation="h",
         name=short(node),
         marker={"color": colour, "line": {"width": 0}},
@@ -146,16 +148,16 @@ def _partition(number: int) -> str:
 
 
 def _mark(figure: Any, run: Chronicle) -> None:  # noqa: ANN401
-    """What was done to nodes, and when new ones were up; all figures of a run over the same time."""
+    """Marks what was done to nodes, and when new ones were up; all figures of a run over the same time."""
     up = [Happened(at_s, "started", node) for node, at_s in run.came_up_s().items() if at_s > 0]
     end_s = max(float(run.readable_s.max()), float(run.due_s[-1]))
-    marks = sorted([*(one for one in run.happened if one.what != "started"), *up], key=lambda one: one.at_s)
-    for one, (anchor, level) in zip(marks, _places([one.at_s / end_s for one in marks]), strict=True):
-        colour = _FAULT if one.what in ("killed", "paused") else _BACK
+    marks = sorted([*(event for event in run.happened if event.what != "started"), *up], key=lambda event: event.at_s)
+    for event, (anchor, level) in zip(marks, _places([mark.at_s / end_s for mark in marks]), strict=True):
+        colour = _FAULT if event.what in ("killed", "paused") else _BACK
         figure.add_vline(
-            one.at_s,
+            event.at_s,
             line={"color": colour, "width": 1.5, "dash": "dash"},
-            annotation={"text": f"{short(one.node)} {_WORDS[one.what]}", "font": {"color": colour, "size": 13}},
+            annotation={"text": f"{short(event.node)} {_WORDS[event.what]}", "font": {"color": colour, "size": 13}},
             annotation_position="top",
             annotation_xanchor=anchor,
             annotation_yshift=_LABEL_HEIGHT * level,
@@ -164,24 +166,24 @@ def _mark(figure: Any, run: Chronicle) -> None:  # noqa: ANN401
 
 
 def _places(at: Sequence[float]) -> list[tuple[str, int]]:
-    """Where labels go whose lines are at these parts of the width, ascending, so that none is written over another.
+    """Returns where labels go whose lines stand at these parts of the width, so that none is written over another.
 
     On which side of its line, and how many labels up.
 
     >>> _places([0.2, 0.5, 0.52, 0.55, 0.97])
     [('center', 0), ('right', 0), ('left', 0), ('right', 1), ('right', 0)]
     """
-    found: list[tuple[str, int]] = []
+    places: list[tuple[str, int]] = []
     in_crowd = 0
     for number, here in enumerate(at):
         follows = number > 0 and here - at[number - 1] < _LABEL_WIDTH
         precedes = number + 1 < len(at) and at[number + 1] - here < _LABEL_WIDTH
         in_crowd = in_crowd + 1 if follows else 0
         if follows or precedes:
-            found.append((("right", "left")[in_crowd % 2], in_crowd // 2))
+            places.append((("right", "left")[in_crowd % 2], in_crowd // 2))
         else:
-            found.append(("right" if here > 1 - _LABEL_WIDTH / 2 else "center", 0))
-    return found
+            places.append(("right" if here > 1 - _LABEL_WIDTH / 2 else "center", 0))
+    return places
 
 
 def _figure(title: str, x: str, y: str, height: int = 330) -> Any:  # noqa: ANN401

@@ -9,7 +9,7 @@ import psutil
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessTimes:
     """A process: living, or ended and not yet waited for."""
 
     pid: int
@@ -30,11 +30,11 @@ class Process:
             return ""
 
 
-Tree = dict[int, Process]
+Tree = dict[int, ProcessTimes]
 """A process and all that descend from it, by id, at one moment."""
 
 
-def living() -> list[Process]:
+def living() -> list[ProcessTimes]:
     """Returns all processes that have not ended."""
     return [process for process in _listed() if not process.ended]
 
@@ -47,14 +47,14 @@ def tree(root: int | None = None) -> Tree:
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found: Tree = {}
+    members: Tree = {}
     waiting = [os.getpid() if root is None else root]
     while waiting:
         pid = waiting.pop()
         if pid in processes:
-            found[pid] = processes[pid]
+            members[pid] = processes[pid]
         waiting += children.get(pid, [])
-    return found
+    return members
 
 
 def spent_s(before: Tree, after: Tree) -> float:
@@ -80,12 +80,12 @@ def spent_s(before: Tree, after: Tree) -> float:
     return total_s
 
 
-def in_group(group: int) -> list[Process]:
+def in_group(group: int) -> list[ProcessTimes]:
     """Returns the living processes of a process group."""
     return [process for process in living() if process.group == group]
 
 
-def _listed() -> list[Process]:
+def _listed() -> list[ProcessTimes]:
     """Returns all processes: whoever has ended keeps its times to itself until its parent has waited for it."""
     listed = []
     for process in psutil.process_iter():
@@ -94,7 +94,7 @@ def _listed() -> list[Process]:
                 times, ended = process.cpu_times(), process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
                 own_s, children_s = times.user + times.system, times.children_user + times.children_system
                 group = os.getpgid(process.pid)
-                listed.append(Process(process.pid, ended, process.ppid(), group, own_s, children_s))
+                listed.append(ProcessTimes(process.pid, ended, process.ppid(), group, own_s, children_s))
         except (psutil.Error, ProcessLookupError):
             continue  # it is gone
     return listed

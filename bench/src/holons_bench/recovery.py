@@ -20,7 +20,7 @@ from holons.node import Settings
 from holons_bench import live, plots
 from holons_bench.chronicle import Chronicle, Happened
 from holons_bench.latencies import UNITS, figures
-from holons_bench.live import Fault
+from holons_bench.live import NodeFault
 from holons_bench.records import Record, by_case, recorder
 from holons_bench.report import Report
 
@@ -51,19 +51,19 @@ _SHORT: Final = {
 }
 
 
-def scenarios(at_s: float) -> dict[str, list[Fault]]:
-    """What is done to nodes, by name; `at_s` is when it begins."""
+def scenarios(at_s: float) -> dict[str, list[NodeFault]]:
+    """Returns what is done to nodes in each scenario; `at_s` is when it begins."""
     return {
         _CALM: [],
-        "two killed together": [Fault(at_s, node, "remove", BACK_S) for node in (1, 2)],
-        "two killed 5 s apart": [Fault(at_s + APART_S * number, number + 1, "remove", BACK_S) for number in (0, 1)],
-        "two killed for good": [Fault(at_s, node, "remove") for node in (1, 2)],
-        "one stopped for 10 s": [Fault(at_s, 1, "pause", BACK_S)],
+        "two killed together": [NodeFault(at_s, node, "remove", BACK_S) for node in (1, 2)],
+        "two killed 5 s apart": [NodeFault(at_s + APART_S * number, number + 1, "remove", BACK_S) for number in (0, 1)],
+        "two killed for good": [NodeFault(at_s, node, "remove") for node in (1, 2)],
+        "one stopped for 10 s": [NodeFault(at_s, 1, "pause", BACK_S)],
     }
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecoveryPlan:
     """What is measured."""
 
     seconds: int = 60
@@ -85,7 +85,7 @@ class Plan:
         return live.Setting(self.nodes, self.spark, producers=1, settings=settings)
 
     def way(self, replicas: int) -> str:
-        """How partitions are run, in words."""
+        """Returns in words how partitions are run."""
         return "one owner" if replicas == 1 else f"replicas={replicas}"
 
 
@@ -93,7 +93,7 @@ Runs = dict[str, dict[str, Chronicle]]
 """By scenario and way."""
 
 
-def run(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
+def run(plan: RecoveryPlan, progress: Callable[[str], None] = lambda _: None) -> Runs:
     """Runs every scenario in every way."""
     load = plan.load
     expected = highest_bids(load)[: load.windows]
@@ -108,14 +108,14 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
     return runs
 
 
-def run_stock(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Runs:
+def run_stock(plan: RecoveryPlan, progress: Callable[[str], None] = lambda _: None) -> Runs:
     """Runs every scenario on stock Structured Streaming: as many executors, the same rate, windows and times."""
     from holons_bench.stock.recovery import run_stock as run_one
 
     runs: Runs = {}
     for scenario in scenarios(0.0):
         progress(f"{scenario}, {STOCK}")
-        found = run_one(
+        recorded = run_one(
             scenario,
             rate_per_s=plan.rate,
             partitions=plan.partitions,
@@ -124,8 +124,8 @@ def run_stock(plan: Plan, progress: Callable[[str], None] = lambda _: None) -> R
             executors=plan.nodes,
             warm_up_s=WARM_S,
         )
-        faults = [Happened(WARM_S + float(at_s), "killed", "executor") for at_s in found.faults_s]
-        runs[scenario] = {STOCK: Chronicle(WARM_S + found.due_s, WARM_S + found.readable_s, [], happened=faults)}
+        faults = [Happened(WARM_S + float(at_s), "killed", "executor") for at_s in recorded.faults_s]
+        runs[scenario] = {STOCK: Chronicle(WARM_S + recorded.due_s, WARM_S + recorded.readable_s, [], happened=faults)}
     return runs
 
 
@@ -135,8 +135,8 @@ def beside(runs: Runs, others: Runs) -> Runs:
 
 
 def records(runs: Mapping[str, Mapping[str, Chronicle]]) -> list[Record]:
-    """Flat records of all figures; a run with faults is compared with the calm one in the same way."""
-    found = []
+    """Returns the figures of all runs as records; a run with faults is compared with the calm one in the same way."""
+    records = []
     for scenario, ways in runs.items():
         for way, chronicle in ways.items():
             calm = runs[_CALM][way]
@@ -146,11 +146,11 @@ def records(runs: Mapping[str, Mapping[str, Chronicle]]) -> list[Record]:
             )
             system, case = ("spark", scenario) if way == STOCK else ("holons", f"{scenario}, {way}")
             record = recorder("recovery", case)
-            found += [record(system, name, value, UNITS.get(name, "s")) for name, value in measured.items()]
-    return found
+            records += [record(system, name, value, UNITS.get(name, "s")) for name, value in measured.items()]
+    return records
 
 
-def show(found: Sequence[Record], console: Console | None = None) -> None:
+def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records: the scenarios, and a line for each way to run them."""
     table = Table(
         title="What failures cost: window latency in seconds",
@@ -163,7 +163,7 @@ def show(found: Sequence[Record], console: Console | None = None) -> None:
     for heading in _SHORT.values():
         table.add_column(heading, justify="right", no_wrap=True)
     before = ""
-    for system, case, values in _cases(found):
+    for system, case, values in _cases(records):
         scenario, _, way = case.partition(", ")
         if scenario != before:
             table.add_section()
@@ -174,24 +174,24 @@ def show(found: Sequence[Record], console: Console | None = None) -> None:
     (console or Console()).print(table)
 
 
-def _cases(found: Sequence[Record]) -> Iterator[tuple[str, str, dict[str, float]]]:
+def _cases(records: Sequence[Record]) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Yields the system, the name and the figures of each case; no two systems share the name of a case."""
-    for case, values in by_case(found).items():
+    for case, values in by_case(records).items():
         (system,) = {system for system, _ in values}
         yield system, case, {name: value for (_, name), value in values.items()}
 
 
-def _lines(found: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+def _lines(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [system, case, *(f"{values[name]:.3f}" if name in values else "" for name in _SHOWN)]
-        for system, case, values in _cases(found)
+        for system, case, values in _cases(records)
     ]
     heads = [f"{name} s²" if name == "sensitivity" else name.replace("_", " ") for name in _SHOWN]
     return ["system", "case", *heads], rows
 
 
-def report(plan: Plan, runs: Runs, found: Sequence[Record]) -> Report:
-    """The page: all latency curves side by side, and the figures."""
+def report(plan: RecoveryPlan, runs: Runs, records: Sequence[Record]) -> Report:
+    """Returns the page: all latency curves side by side, and the figures."""
     where = "in Spark tasks" if plan.spark else "in processes of their own"
     page = Report("What failures cost")
     page.text(
@@ -210,7 +210,7 @@ def report(plan: Plan, runs: Runs, found: Sequence[Record]) -> Report:
     )
     page.figure(plots.latency_grid(runs))
     page.heading("Figures")
-    page.table(*_lines(found), caption="seconds")
+    page.table(*_lines(records), caption="seconds")
     page.heading("Who ran which partition: two killed 5 s apart")
     for way, chronicle in runs["two killed 5 s apart"].items():
         page.text(way)

@@ -85,7 +85,7 @@ class Report:
         self._parts.append(f"<section>{drawn}</section>")
 
     def html(self) -> str:
-        """The whole page; the code that draws figures is in it."""
+        """Returns the whole page; the code that draws figures is in it."""
         code = f"<script>{plotly('offline').get_plotlyjs()}</script>" if self._figures else ""
         title = escape(self._title)
         return (
@@ -104,7 +104,7 @@ def _cell(cell: str | float) -> str:
 
 
 def plotly(module: str) -> Any:  # noqa: ANN401 - plotly has no types
-    """A module of plotly, which draws figures and is not needed for anything else."""
+    """Returns a module of plotly, which draws figures and is not needed for anything else."""
     import importlib
 
     try:

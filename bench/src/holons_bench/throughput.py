@@ -4,9 +4,9 @@ Holons runs as nodes in Spark tasks, exactly once, from an LMDB log; the others 
 which they read best. Each is warm: it has run the very query before. The systems take turns, and while one is measured
 the others have nothing to do. Rates are compared: Holons gets `times` as many of the events.
 
-What is measured: Holons and Spark from submitting the query until everything is out; Flink by its own clock, from the
+What is measured: Holons and Spark from submitting the query until everything is emitted; Flink by its own clock, from the
 moment at which all its tasks run until the job has ended, so without planning and deploying. q0 to q2 make their rows and
-throw them away, as Flink's and Spark's own sinks for that purpose do; the others put theirs out. Before anything is
+throw them away, as Flink's and Spark's own sinks for that purpose do; the others emit theirs. Before anything is
 measured, Holons' answers over the smaller load are compared with DuckDB's. A query counts the rows of the streams it reads.
 """
 
@@ -107,23 +107,23 @@ class _Bench:
         self._beyond()
 
     def _beyond(self) -> None:
-        """For Spark: the same files, and behind them a row far beyond, which moves its watermark past the last window."""
+        """Writes the same files for Spark, and a row far beyond them, which moves its watermark past the last window."""
         for table in ("bid", "auction"):
             folder = self.at / "spark" / table
             folder.mkdir(parents=True)
             files = sorted((self.at / "parquet" / table).glob("*.parquet"))
             for file in files:
                 (folder / file.name).symlink_to(file)
-            one = pq.read_table(files[0]).slice(0, 1)
+            beyond = pq.read_table(files[0]).slice(0, 1)
             ahead = pa.array([3_600_000_000 + 10 * self.few.events * 1_000_000 // self.few.rate])
             for time_column in ("date_time", "expires"):
-                if time_column in one.column_names:
-                    one = one.set_column(one.column_names.index(time_column), time_column, ahead)
-            pq.write_table(one, folder / "zz-beyond.parquet")
+                if time_column in beyond.column_names:
+                    beyond = beyond.set_column(beyond.column_names.index(time_column), time_column, ahead)
+            pq.write_table(beyond, folder / "zz-beyond.parquet")
 
     def rows(self, load: Load, name: str) -> int:
-        """How many rows a query reads."""
-        return sum(load.count(given.stream) for given in _job(name).inputs)
+        """Returns how many rows a query reads."""
+        return sum(load.count(source.stream) for source in _job(name).inputs)
 
 
 def check(load: Load, name: str) -> None:
@@ -132,18 +132,18 @@ def check(load: Load, name: str) -> None:
     expected = pl.DataFrame(answer(name, tables, **_PARAMETERS.get(name, {})))
     job = pipeline(name, rate=RATE, **_PARAMETERS.get(name, {}))
     streams = {
-        given.stream: [list(load.batches(given.stream, number)) for number in range(load.partitions)]
-        for given in job.inputs
+        source.stream: [list(load.batches(source.stream, number)) for number in range(load.partitions)]
+        for source in job.inputs
     }
-    found = h.run(job, streams, engine="embedded").wait().results().to_polars(name).drop("partition")
-    if not found.sort(found.columns).equals(expected.select(found.columns).sort(found.columns)):
+    rows = h.run(job, streams, engine="embedded").wait().results().to_polars(name).drop("partition")
+    if not rows.sort(rows.columns).equals(expected.select(rows.columns).sort(rows.columns)):
         raise InvariantBroken(f"{name}: Holons and DuckDB disagree on {load.events:,} events")
 
 
 def _check_elsewhere(load: Load, name: str) -> None:
-    """In a process of its own: what it takes in memory would be missing when time is measured."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as one:
-        one.submit(check, load, name).result()
+    """Checks in a process of its own: the memory that this takes would be missing when time is measured."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        executor.submit(check, load, name).result()
 
 
 def run(
@@ -189,7 +189,7 @@ def run(
 
 
 def _flink(flink: Flink, bench: _Bench, name: str, watch: Stopwatch) -> None:
-    """One run of Flink, warm."""
+    """Runs a query once on Flink, warm."""
     (measured,) = flink.run("q7 ranked" if name == "q7" else name, bench.at / "parquet")
     watch.wall_s.append(measured.wall_s)
     if measured.cpu_s is not None:
@@ -197,7 +197,7 @@ def _flink(flink: Flink, bench: _Bench, name: str, watch: Stopwatch) -> None:
 
 
 def _holons(bench: _Bench, name: str, number: int, spark: object, watch: Stopwatch) -> None:
-    """One run of Holons on fresh nodes, which have run the same query over the same log before."""
+    """Runs a query once on fresh nodes, which have run the same query over the same log before."""
     site = DirectorySite(bench.at / f"{name}-{number}")
     site.share_inputs(DirectorySite(bench.at / "many"))
     with SparkNodes(site, nodes=bench.nodes, spark_session=spark) as running:  # type: ignore[arg-type]
@@ -214,7 +214,7 @@ def _job(name: str) -> h.Job:
 
 
 def _to_end(running: Driver, job: h.Job, start: int = 0) -> None:
-    """Submits a job, and waits until everything is out."""
+    """Submits a job, and waits until everything is emitted."""
     version = running.submit(job)
     for _ in range(start):
         running.start()
@@ -239,8 +239,8 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
 
 
 def report(records: Sequence[Record]) -> Report:
-    """A page with all figures, and the rates side by side."""
-    page = Report("Nexmark: how much each takes in")
+    """Returns a page with all figures, and the rates side by side."""
+    page = Report("Nexmark: how many events each system reads")
     page.text(
         "The same events on one machine, one system at a time, warm, exactly once. Holons reads its own log, the others "
         "Parquet files. Flink's time is its own, from the moment at which all tasks run; the others' begins with the query."
@@ -306,7 +306,7 @@ def _records(case: str, watches: Mapping[str, Stopwatch]) -> list[Record]:
             "ratio_most": rates(ours, min) / rates(watch, max),
         }
         if ours.cpu_s and watch.cpu_s:
-            each = [one.events / statistics.median(one.cpu_s) for one in (ours, watch)]
+            each = [watched.events / statistics.median(watched.cpu_s) for watched in (ours, watch)]
             ratios["ratio_core"] = each[0] / each[1]
         records += [record("holons", f"{metric}_{system}", ratio, f"x {system}") for metric, ratio in ratios.items()]
     return records

@@ -29,9 +29,9 @@ _POOL: Final = 61
 
 
 def highest(window_us: int) -> h.Program:
-    """A program: the highest bid of each window, put out once for all partitions."""
+    """Returns a program that emits the highest bid of each window, once for all partitions."""
 
-    class Highest(h.Program):
+    class HighestInWindow(h.Program):
         emit = "once"
         highest = h.WCRDT(h.MaxRegister("int"), h.Tumbling(f"{window_us}us"))
 
@@ -41,11 +41,11 @@ def highest(window_us: int) -> h.Program:
         def on_window(self, window: h.Window) -> Iterator[dict[str, Any]]:
             yield {"window": window.start, "value": self.highest[window]}
 
-    return Highest()
+    return HighestInWindow()
 
 
 @dataclass(frozen=True)
-class Load:
+class SteadyLoad:
     """Events at a steady rate: a batch for each partition every `period_us`. Event time begins at 0."""
 
     rate_per_s: int
@@ -73,16 +73,16 @@ class Load:
         return self.batch_count * self.period_us // self.window_us
 
     def prices(self) -> np.ndarray:
-        """Prices by (place in the pool, partition, row)."""
+        """Returns prices by (place in the pool, partition, row)."""
         rows = max(1, self.rate_per_s * self.period_us // 1_000_000 // self.partitions)
         return np.random.default_rng(1).integers(1, 1_000_000_000, (_POOL, self.partitions, rows))
 
     def times(self, rows: int) -> np.ndarray:
-        """The times of a batch's events within its period; the last one is the instant at which it is written."""
+        """Returns the times of a batch's events within its period; the last one is the instant at which it is written."""
         return np.arange(1, rows + 1, dtype=np.int64) * self.period_us // rows
 
     def batches(self, partition: int) -> Iterator[tuple[float, pa.RecordBatch]]:
-        """A partition's batches, each with the second at which it is due."""
+        """Yields a partition's batches, each with the second at which it is due."""
         prices = self.prices()[:, partition]
         times = self.times(prices.shape[1])
         for number in range(self.batch_count):
@@ -116,7 +116,7 @@ def run(
     with Progress(disable=not progress, transient=True) as bar:
         task = bar.add_task("latency", total=len(windows_us))
         for window_us in windows_us:
-            load = Load(rate_per_s, partitions, seconds + warm_up_s, window_us, period_us)
+            load = SteadyLoad(rate_per_s, partitions, seconds + warm_up_s, window_us, period_us)
             case = f"windows of {window_us / 1000:g} ms, {nodes} nodes, {rate_per_s / 1e6:g} M events/s"
             record, measured = recorder("node", case), measure(load, nodes, warm_up_s)
             records += [record("holons", name, value, UNITS.get(name, "ms")) for name, value in measured.items()]
@@ -138,10 +138,12 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
     )
 
 
-def measure(load: Load, nodes: int, warm_up_s: float) -> dict[str, float]:
+def measure(load: SteadyLoad, nodes: int, warm_up_s: float) -> dict[str, float]:
     """Runs the load once: latencies in milliseconds, how many windows, and how late the producer was at worst."""
     run = live.run(h.job(highest(load.window_us), STREAM), load, live.Setting(nodes, poll_s=_READ_S))
     live.check(f"windows of {load.window_us} us", run.rows, load.expected())
     warm = run.since(warm_up_s)
-    told = figures(run.due_s[warm], run.readable_s[warm]) | {"producer_lag": max(run.producer_lag_s[int(warm_up_s) :])}
-    return {name: value if name in UNITS else 1e3 * value for name, value in told.items()}
+    values = figures(run.due_s[warm], run.readable_s[warm]) | {
+        "producer_lag": max(run.producer_lag_s[int(warm_up_s) :])
+    }
+    return {name: value if name in UNITS else 1e3 * value for name, value in values.items()}

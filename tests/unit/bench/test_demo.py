@@ -9,10 +9,10 @@ from rich.console import Console
 
 from holons.engines.status import NodeStatus, Status
 from holons_bench.chronicle import Chronicle, Happened, Heard
-from holons_bench.demo import Options, Told, main, table
+from holons_bench.demo import Account, DemoOptions, main, table
 from holons_bench.live import Now
 
-OPTIONS = Options(nodes=2, partitions=2, rate=1_000, seconds=10)
+OPTIONS = DemoOptions(nodes=2, partitions=2, rate=1_000, seconds=10)
 ROWS = [{"window": 1_000_000 * n, "price": n, "auction": n, "bidder": n, "date_time": 1_000_000 * n} for n in range(10)]
 
 
@@ -32,8 +32,8 @@ def made_up(*, killed: bool = True) -> Chronicle:
     return Chronicle(due, due + late, list(ROWS), heartbeats, happened)
 
 
-def account(run: Chronicle, options: Options = OPTIONS) -> str:
-    return "\n".join(Told(options, run, ROWS).account())
+def account(run: Chronicle, options: DemoOptions = OPTIONS) -> str:
+    return "\n".join(Account(options, run, ROWS).account())
 
 
 def test_the_account_names_who_was_killed_who_took_over_and_what_it_cost():
@@ -65,16 +65,16 @@ def test_without_a_kill_there_is_little_to_tell():
 
 def test_wrong_windows_are_counted():
     run = made_up()
-    assert Told(OPTIONS, run, ROWS).verdict.startswith("Checked: all 10 windows")
+    assert Account(OPTIONS, run, ROWS).verdict.startswith("Checked: all 10 windows")
     run.rows[3] = run.rows[3] | {"price": -1}
-    told = Told(OPTIONS, run, ROWS)
+    told = Account(OPTIONS, run, ROWS)
     assert told.verdict.startswith("WRONG: 1 of 10 windows")
     run.rows.pop()
-    assert Told(OPTIONS, run, ROWS).right == 8
+    assert Account(OPTIONS, run, ROWS).right == 8
 
 
 def test_records_are_flat():
-    records = Told(OPTIONS, made_up(), ROWS).records()
+    records = Account(OPTIONS, made_up(), ROWS).records()
     assert {tuple(record) for record in records} == {("bench", "case", "system", "metric", "value", "unit")}
     told = {record["metric"]: record["value"] for record in records}
     assert told["windows_right"] == 10
@@ -99,7 +99,7 @@ def test_the_table_shows_nodes_their_partitions_and_the_killed():
 
 def test_a_short_run_kills_a_node_and_is_right(tmp_path):
     out = io.StringIO()
-    options = Options(nodes=2, partitions=2, rate=2_000, seconds=4, spark=False, report=tmp_path / "report.html")
+    options = DemoOptions(nodes=2, partitions=2, rate=2_000, seconds=4, spark=False, report=tmp_path / "report.html")
     right, records = main(options, Console(file=out, width=120))
     assert right
     told = out.getvalue()

@@ -12,7 +12,7 @@ import pytest
 from holons.errors import BadInput, HolonsError, JavaMissing, JobFailed, MissingExtra, StillRunning
 from holons_bench.bids import SECOND_US
 from holons_bench.flink import Flink, environment, files, queries, system
-from holons_bench.flink.environment import Environment, cache_directory, find_java
+from holons_bench.flink.environment import FlinkEnvironment, cache_directory, find_java
 from holons_bench.processes import in_group
 
 EVENTS, RATE = 20_000, 500
@@ -83,27 +83,27 @@ def test_a_failed_installation_says_which_command_failed_and_is_tried_again(monk
 STAND_IN = """
     import json, subprocess, sys, time
     child = subprocess.Popen(["sleep", "60"])
-    told = json.loads(sys.stdin.readline())
-    assert told["cores"] == 2
-    def answer(**told): print(json.dumps(told), flush=True)
-    answer(told="ready")
+    setup = json.loads(sys.stdin.readline())
+    assert setup["cores"] == 2
+    def answer(**message): print(json.dumps(message), flush=True)
+    answer(state="ready")
     for line in sys.stdin:
         job = json.loads(line)
         {}
 """
-ANSWERS = 'answer(told="running"); answer(told="finished", wall_s=2.0, rows=[["+I", 1]] if job["collect"] else None)'
+ANSWERS = 'answer(state="running"); answer(state="finished", wall_s=2.0, rows=[["+I", 1]] if job["collect"] else None)'
 
 
 @pytest.fixture
 def stand_in(monkeypatch, tmp_path):
-    def start(what: str, **told):
+    def start(what: str, **options):
         script = tmp_path / "script.py"
         script.write_text(textwrap.dedent(STAND_IN).format(what))
-        here = Environment(Path(sys.executable), Path("/nowhere/java"), (), tmp_path)
+        here = FlinkEnvironment(Path(sys.executable), Path("/nowhere/java"), (), tmp_path)
         monkeypatch.setattr(system, "environment", lambda cache: here)
         monkeypatch.setattr(system, "_SCRIPT", script)
         monkeypatch.setattr(system, "_END_S", 0.2)
-        return Flink(tmp_path / "flink", cores=2, **told)
+        return Flink(tmp_path / "flink", cores=2, **options)
 
     return start
 
@@ -122,7 +122,7 @@ def test_runs_are_measured_after_one_that_is_not(stand_in, tmp_path):
 @pytest.mark.parametrize(
     ("what", "error"),
     [
-        ('answer(told="failed", why="no such column")', JobFailed),
+        ('answer(state="failed", why="no such column")', JobFailed),
         ("sys.exit(1)", JobFailed),
         ("time.sleep(60)", StillRunning),
     ],

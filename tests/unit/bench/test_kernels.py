@@ -19,7 +19,7 @@ def test_every_case_gives_flat_records_and_a_line_of_the_table():
 
 
 def test_all_events_are_in_the_windows(monkeypatch):
-    for case in kernels._cases(kernels.Feed(30_000, 7_000, 100_000, 50)):
+    for case in kernels._cases(kernels.EventFeed(30_000, 7_000, 100_000, 50)):
         windows, seen = kernels._Windows(case), []
         monkeypatch.setattr(type(case.aggregate), "value", lambda self, state, group=0, seen=seen: seen.append(state))
         for rows in kernels._batches(case):

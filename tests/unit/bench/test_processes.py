@@ -60,8 +60,8 @@ def test_a_child_that_is_ignored_takes_nothing_along_when_it_ends():
     assert 0.0 <= processes.spent_s(before, after) < 0.25
 
 
-def one(pid: int, own_s: float, children_s: float = 0.0, parent: int = 1) -> processes.Process:
-    return processes.Process(pid, ended=False, parent=parent, group=1, own_s=own_s, children_s=children_s)
+def one(pid: int, own_s: float, children_s: float = 0.0, parent: int = 1) -> processes.ProcessTimes:
+    return processes.ProcessTimes(pid, ended=False, parent=parent, group=1, own_s=own_s, children_s=children_s)
 
 
 def test_what_was_used_before_is_not_counted_again_when_it_is_inherited():

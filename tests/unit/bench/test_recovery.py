@@ -9,7 +9,7 @@ from rich.console import Console
 from holons.errors import InvariantBroken
 from holons_bench import live, recovery
 from holons_bench.chronicle import Chronicle, Happened, Heard
-from holons_bench.recovery import Plan
+from holons_bench.recovery import RecoveryPlan
 from holons_bench.stock.recovery import script
 
 DUE = np.arange(1, 201) / 10
@@ -71,7 +71,7 @@ def test_records_are_flat_and_shown(runs):
 
 
 def test_the_page_has_a_curve_for_each_run(runs):
-    page = recovery.report(Plan(), runs, recovery.records(runs)).html()
+    page = recovery.report(RecoveryPlan(), runs, recovery.records(runs)).html()
     for scenario in runs:
         assert f"{scenario}: one owner" in page
     assert page.count("Plotly.newPlot") == 3
@@ -88,7 +88,7 @@ def test_stock_spark_stands_beside_and_is_compared_with_its_own_calm_run(runs):
     assert found["spark", "two killed together", "max"] == pytest.approx(4.95)
     assert found["spark", "two killed together", "recovery"] == pytest.approx(5.0, abs=0.5)
     assert found["holons", "two killed together, one owner", "recovery"] == pytest.approx(1.02)
-    page = recovery.report(Plan(), both, recovery.records(both)).html()
+    page = recovery.report(RecoveryPlan(), both, recovery.records(both)).html()
     assert f"two killed together: {recovery.STOCK}" in page
 
 
@@ -113,7 +113,7 @@ def test_every_scenario_runs_in_every_way(monkeypatch):
         return Chronicle(np.empty(0), np.empty(0), recovery.highest_bids(load)[: load.windows])
 
     monkeypatch.setattr(live, "run", stand_in)
-    plan = Plan(seconds=1, rate=100, partitions=1, window_ms=1_000, failure_timeout_s=0.3)
+    plan = RecoveryPlan(seconds=1, rate=100, partitions=1, window_ms=1_000, failure_timeout_s=0.3)
     told = []
     runs = recovery.run(plan, told.append)
     assert seen == [(replicas, 0.3, faults) for faults in (0, 2, 2, 2, 1) for replicas in (1, 2)]
@@ -122,13 +122,13 @@ def test_every_scenario_runs_in_every_way(monkeypatch):
 
 
 def test_two_nodes_killed_and_back_and_one_paused_in_a_real_run():
-    plan = Plan(seconds=1, nodes=3, partitions=3, rate=1_000, window_ms=500, spark=False)
+    plan = RecoveryPlan(seconds=1, nodes=3, partitions=3, rate=1_000, window_ms=500, spark=False)
     load = recovery.PacedBids(1_000, 3, 7.0, 500_000, 100_000)
     job = recovery.h.job(recovery.highest_bid(load.window_us), "bids", time="date_time")
     faults = [
-        live.Fault(2.0, 1, "remove", 1.5),
-        live.Fault(2.0, 2, "remove"),
-        live.Fault(5.0, 0, "pause", 0.3),
+        live.NodeFault(2.0, 1, "remove", 1.5),
+        live.NodeFault(2.0, 2, "remove"),
+        live.NodeFault(5.0, 0, "pause", 0.3),
     ]
     run = live.run(job, load, plan.setting(1), faults)
     live.check("all at once", run.rows, recovery.highest_bids(load)[: load.windows])
@@ -148,7 +148,7 @@ def test_a_node_that_dies_before_the_load_begins_is_replaced(monkeypatch):
         return spread(driver, *given)
 
     monkeypatch.setattr(live, "_wait_until_spread", kill_one_first)
-    plan = Plan(seconds=1, nodes=2, partitions=2, rate=1_000, window_ms=500, spark=False)
+    plan = RecoveryPlan(seconds=1, nodes=2, partitions=2, rate=1_000, window_ms=500, spark=False)
     load = recovery.PacedBids(1_000, 2, 1.0, 500_000, 100_000)
     job = recovery.h.job(recovery.highest_bid(load.window_us), "bids", time="date_time")
     run = live.run(job, load, plan.setting(1))

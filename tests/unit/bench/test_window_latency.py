@@ -8,9 +8,9 @@ from rich.console import Console
 
 from holons.errors import BadInput, InvariantBroken
 from holons_bench import live, window_latency
-from holons_bench.window_latency import Load
+from holons_bench.window_latency import SteadyLoad
 
-LOAD = Load(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
+LOAD = SteadyLoad(rate_per_s=20_000, partitions=2, seconds=0.1, window_us=10_000)
 
 
 @pytest.mark.parametrize("rate_per_s", [1_000, 20_000])  # one row in each batch, and several
@@ -32,7 +32,7 @@ def test_the_batch_with_a_window_s_last_event_also_seals_it():
 
 def test_a_window_must_end_with_a_batch():
     with pytest.raises(BadInput, match="every 3000 us"):
-        Load(1_000, 1, 1.0, 10_000, 3_000)
+        SteadyLoad(1_000, 1, 1.0, 10_000, 3_000)
 
 
 def test_missing_or_wrong_windows_are_noticed():

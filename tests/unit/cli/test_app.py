@@ -26,7 +26,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """Takes the place of the demo, tells how it was called, and fails with 13 partitions."""
     calls: list[tuple] = []
     stand_in = ModuleType("holons_bench.demo")
-    vars(stand_in)["Options"] = lambda *options: options
+    vars(stand_in)["DemoOptions"] = lambda *options: options
     vars(stand_in)["main"] = lambda options, console: calls.append(options) or (options[1] != 13, [RECORD])
     monkeypatch.setitem(sys.modules, "holons_bench.demo", stand_in)
     monkeypatch.setattr(holons_bench, "demo", stand_in, raising=False)

@@ -116,7 +116,7 @@ public final class Paced implements GeneratorFunction<Long, Row> {
         return now.getEpochSecond() * MICROS + now.getNano() / 1_000;
     }
 
-    /** When a row is put out. */
+    /** When a row is emitted. */
     public static final class EmittedUs extends ScalarFunction {
         public Long eval() {
             return nowUs();

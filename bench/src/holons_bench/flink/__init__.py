@@ -3,8 +3,8 @@
 Nothing here imports Flink: `Flink` starts `job.py` with the Python of that environment and talks with it in lines of JSON.
 """
 
-from holons_bench.flink.environment import VERSION, Environment, environment
+from holons_bench.flink.environment import VERSION, FlinkEnvironment, environment
 from holons_bench.flink.queries import QUERIES, Query
 from holons_bench.flink.system import Flink, Measured
 
-__all__ = ["QUERIES", "VERSION", "Environment", "Flink", "Measured", "Query", "environment"]
+__all__ = ["QUERIES", "VERSION", "Flink", "FlinkEnvironment", "Measured", "Query", "environment"]

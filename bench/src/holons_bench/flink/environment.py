@@ -35,7 +35,7 @@ _READY: Final = "ready"
 
 
 @dataclass(frozen=True)
-class Environment:
+class FlinkEnvironment:
     """Flink on this machine: a Python that can start it, and what belongs on the class path."""
 
     python: Path
@@ -44,7 +44,7 @@ class Environment:
     room: Path
 
     def compile(self, source: Path) -> Path:
-        """Where the classes of a Java file are; it is compiled if it is new, which takes a JDK."""
+        """Returns where the classes of a Java file are; it is compiled if it is new, which takes a JDK."""
         text = source.read_bytes()
         classes = self.room / f"classes-{hashlib.sha256(text).hexdigest()[:16]}"
         with _alone(self.room):
@@ -60,32 +60,32 @@ class Environment:
 
 
 def cache_directory() -> Path:
-    """Where such things are kept: `$HOLONS_CACHE`, else `holons` in the user's cache directory."""
-    if told := os.environ.get("HOLONS_CACHE"):
-        return Path(told)
+    """Returns the folder for what is kept between runs: `$HOLONS_CACHE`, else `holons` in the user's cache directory."""
+    if folder := os.environ.get("HOLONS_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holons"
 
 
-def environment(cache: Path | None = None) -> Environment:
-    """Flink's environment; it is made if there is none, which takes a minute and needs the package registries."""
+def environment(cache: Path | None = None) -> FlinkEnvironment:
+    """Returns Flink's environment; it is made if there is none, which takes a minute and needs the package registries."""
     java = find_java()
     room = (cache or cache_directory()) / f"flink-{VERSION}"
     room.mkdir(parents=True, exist_ok=True)
-    told = "\n".join((*PACKAGES, *JARS))
+    wanted = "\n".join((*PACKAGES, *JARS))
     with _alone(room):
-        if not (room / _READY).exists() or (room / _READY).read_text() != told:
+        if not (room / _READY).exists() or (room / _READY).read_text() != wanted:
             _make(room)
-            (room / _READY).write_text(told)
+            (room / _READY).write_text(wanted)
     libraries = sorted(room.glob("venv/lib/python3.*/site-packages/pyflink/lib/*.jar"))
     if not libraries:
         raise MissingExtra(f"no jars of Flink in {room}", hint="remove this directory, and it will be made anew")
-    return Environment(
+    return FlinkEnvironment(
         room / "venv" / "bin" / "python", java, (*libraries, *sorted((room / "jars").glob("*.jar"))), room
     )
 
 
 def find_java() -> Path:
-    """The Java that Flink will run on, where everybody looks: JAVA_HOME, else PATH."""
+    """Returns the Java that Flink will run on, where everybody looks: JAVA_HOME, else PATH."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
@@ -131,7 +131,7 @@ def _run(command: Sequence[str], hint: str) -> None:
 
 @contextmanager
 def _alone(room: Path) -> Iterator[None]:
-    """Only one process at a time makes an environment; the others wait for it."""
+    """Holds a lock, so that only one process at a time makes an environment."""
     with (room / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -34,20 +34,21 @@ def write_nexmark(
     bid_columns: Sequence[str] = COLUMNS,
     auction_columns: Sequence[str] = AUCTION_COLUMNS,
 ) -> None:
-    """The tables `bid` and `auction`: those among Nexmark's first so many events, at `rate` events per second."""
-    told = {"rate": rate, "seed": seed}
+    """Writes the tables `bid` and `auction`: those among Nexmark's first so many events, at `rate` events per second."""
+    parameters = {"rate": rate, "seed": seed}
     counts = bids_before(events), auctions_before(events)
     for reader in range(readers):
-        some = (bids(bid_ids(at), columns=bid_columns, **told) for at in _numbers(reader, counts[0], readers))
+        some = (bids(bid_ids(at), columns=bid_columns, **parameters) for at in _numbers(reader, counts[0], readers))
         _write(some, directory / "bid", reader)
         others = (
-            auctions(auction_ids(at), columns=auction_columns, **told) for at in _numbers(reader, counts[1], readers)
+            auctions(auction_ids(at), columns=auction_columns, **parameters)
+            for at in _numbers(reader, counts[1], readers)
         )
         _write(others, directory / "auction", reader)
 
 
 def auctions_before(event: int) -> int:
-    """How many auctions there are among the events with lower ids.
+    """Returns how many auctions there are among the events with lower ids.
 
     >>> [auctions_before(event) for event in (0, 1, 2, 4, 50, 52)]
     [0, 0, 1, 3, 3, 4]
@@ -56,7 +57,7 @@ def auctions_before(event: int) -> int:
 
 
 def count_rows(directory: Path) -> int:
-    """How many rows a table's files have."""
+    """Returns how many rows a table's files have."""
     files = sorted(directory.glob("*.parquet"))
     if not files:
         raise BadInput(f"no Parquet files in {directory}", hint="write them with holons_bench.flink.files first")
@@ -64,7 +65,7 @@ def count_rows(directory: Path) -> int:
 
 
 def _numbers(first: int, count: int, step: int) -> Iterator[np.ndarray]:
-    """Every so many of the numbers below a count, in pieces."""
+    """Yields every `step`-th of the numbers below a count, in pieces."""
     for begin in range(first, count, step * _BATCH):
         yield np.arange(begin, min(count, begin + step * _BATCH), step)
 
@@ -83,7 +84,7 @@ def _write(batches: Iterator[pa.RecordBatch], directory: Path, reader: int) -> N
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Times as numbers of microseconds."""
+    """Returns a table whose times are numbers of microseconds."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))

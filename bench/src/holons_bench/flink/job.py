@@ -28,13 +28,13 @@ _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - Flink's window times ha
 class Cluster:
     """A MiniCluster in a JVM of its own, and table environments that send their jobs to it."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, setup: dict[str, Any]) -> None:
         from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
         port, token = launch_gateway(
-            classpath=os.pathsep.join(told["jars"]),
-            javaopts=told["options"],
-            java_path=told["java"],
+            classpath=os.pathsep.join(setup["jars"]),
+            javaopts=setup["options"],
+            java_path=setup["java"],
             die_on_exit=True,
             redirect_stdout=sys.stderr,
             redirect_stderr=sys.stderr,
@@ -43,11 +43,11 @@ class Cluster:
         parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
         self._gateway = JavaGateway(gateway_parameters=parameters)
         self._flink = self._gateway.jvm.org.apache.flink
-        self._table = told["table"]
-        self._cores = told["cores"]
+        self._table = setup["table"]
+        self._cores = setup["cores"]
         builder = self._flink.runtime.minicluster.MiniClusterConfiguration.Builder()
-        builder.setConfiguration(self._configuration(told["cluster"]))
-        builder.setNumTaskManagers(1).setNumSlotsPerTaskManager(told["cores"])
+        builder.setConfiguration(self._configuration(setup["cluster"]))
+        builder.setNumTaskManagers(1).setNumSlotsPerTaskManager(setup["cores"])
         self._mini = self._flink.runtime.minicluster.MiniCluster(builder.build())
         self._mini.start()
         self._rest = self._mini.getRestAddress().get()
@@ -71,14 +71,14 @@ class Cluster:
             began_ms = None
         else:
             began_ms = self._until_running(job_id)
-            answer({"told": "running"})
+            answer({"state": "running"})
         outcome = self._mini.requestJobResult(job_id).get()
         failure = outcome.getSerializedThrowable()
         if failure.isPresent():
             raise RuntimeError(failure.get().getFullStringifiedStackTrace()[-4_000:])
         ended_ms = self._mini.getExecutionGraph(job_id).get().getStatusTimestamp(self._finished())
         began_ms = began_ms or self._running_since(job_id) or submitted_ms
-        return {"told": "finished", "wall_s": (ended_ms - began_ms) / 1e3, "rows": rows}
+        return {"state": "finished", "wall_s": (ended_ms - began_ms) / 1e3, "rows": rows}
 
     def _job_configuration(self, options: dict[str, str]) -> Any:  # noqa: ANN401 - Java
         place = {"rest.address": self._rest.getHost(), "rest.port": str(self._rest.getPort())}
@@ -118,26 +118,25 @@ class Cluster:
         return max(since) if since and all(since) else None
 
     def _collected(self, result: Any) -> list[list[Any]]:  # noqa: ANN401 - Java
-        """All changes, each as its kind (`+I`, `-U`, `+U`, `-D`) followed by its values."""
-        rows = []
-        found = result.collect()
-        while found.hasNext():
-            row = found.next()
+        """Returns all changes, each as its kind (`+I`, `-U`, `+U`, `-D`) followed by its values."""
+        rows, changes = [], result.collect()
+        while changes.hasNext():
+            row = changes.next()
             rows.append([row.getKind().shortString(), *(_value(row.getField(at)) for at in range(row.getArity()))])
-        found.close()
+        changes.close()
         return rows
 
 
-def _value(found: Any) -> Any:  # noqa: ANN401 - Java, or what py4j has made of it
-    """A value as JSON has it: times in microseconds."""
-    if isinstance(found, decimal.Decimal):
-        return float(found)
-    if hasattr(found, "getClass"):
-        text = found.toString()
-        if found.getClass().getSimpleName() == "LocalDateTime":
+def _value(value: Any) -> Any:  # noqa: ANN401 - Java, or what py4j has made of it
+    """Returns a value as JSON has it: times in microseconds."""
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if hasattr(value, "getClass"):
+        text = value.toString()
+        if value.getClass().getSimpleName() == "LocalDateTime":
             return (datetime.datetime.fromisoformat(text) - _EPOCH) // datetime.timedelta(microseconds=1)
         return text
-    return found
+    return value
 
 
 def _listen(lines: queue.Queue[str]) -> None:
@@ -154,17 +153,17 @@ def main() -> None:
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
 
-    def answer(told: dict[str, Any]) -> None:
-        out.write(json.dumps(told) + "\n")
+    def answer(message: dict[str, Any]) -> None:
+        out.write(json.dumps(message) + "\n")
         out.flush()
 
     try:
         cluster = Cluster(json.loads(lines.get()))
-        answer({"told": "ready"})
+        answer({"state": "ready"})
         while True:
             answer(cluster.run(json.loads(lines.get()), answer))
     except Exception as failure:  # noqa: BLE001 - told to whoever asked, who then ends us
-        answer({"told": "failed", "why": f"{type(failure).__name__}: {failure}"[-4_000:]})
+        answer({"state": "failed", "why": f"{type(failure).__name__}: {failure}"[-4_000:]})
         lines.get()
 
 

@@ -39,7 +39,7 @@ class Query:
 
 
 def define(table: str, directory: Path) -> str:
-    """The statement that lets Flink read a table's files.
+    """Returns the statement that lets Flink read a table's files.
 
     >>> print(define("bid", Path("/data/bid")))
     CREATE TEMPORARY TABLE bid (auction BIGINT, bidder BIGINT, price BIGINT, ...
@@ -55,7 +55,7 @@ def define(table: str, directory: Path) -> str:
 
 
 def named(name: str) -> Query:
-    """The query of that name."""
+    """Returns the query of that name, or raises `BadInput`."""
     if name not in QUERIES:
         raise BadInput(f"no query {name!r} for Flink", hint=f"one of: {', '.join(QUERIES)}")
     return QUERIES[name]
@@ -149,7 +149,7 @@ LIVE: Final[Mapping[str, str]] = {"q5": _HOTTEST_LIVE, "q7": _HIGHEST_LIVE}
 
 
 def live(name: str, length_ms: int, every_ms: int) -> str:
-    """A query that tells when each window was put out; for one row of each window, the least that Flink can do.
+    """Returns a query that says when each window was emitted; for one row of each window, the least that Flink can do.
 
     >>> "INTERVAL '0.010' SECOND(2, 3), INTERVAL '10.000' SECOND(2, 3)" in live("q5", 10_000, 10)
     True

@@ -29,7 +29,7 @@ from typing import Any, Final, Literal, Self
 from holons.errors import BadInput, HolonsError, JavaMissing, JobFailed, StillRunning
 from holons.nexmark import BIDS, PERIOD
 from holons_bench.flink import queries
-from holons_bench.flink.environment import Environment, environment
+from holons_bench.flink.environment import FlinkEnvironment, environment
 from holons_bench.flink.files import count_rows
 from holons_bench.processes import Tree, in_group, spent_s, tree
 
@@ -124,18 +124,18 @@ class Flink:
         define = [queries.define(table, files / table) for table in query.tables]
         before = self._tree()
         self._ask({"define": define, "sql": query.sql, "collect": collect, "options": batch_options(query)})
-        told = self._answer(self._patience_s)
-        if told["told"] == "running":
+        answer = self._answer(self._patience_s)
+        if answer["state"] == "running":
             before = self._tree()
-            told = self._answer(self._patience_s)
+            answer = self._answer(self._patience_s)
         cpu_s = spent_s(before, self._tree()) if before else None
         self._warm.add((name, files))
-        return Measured(events, max(told["wall_s"], 1e-3), cpu_s, told["rows"])
+        return Measured(events, max(answer["wall_s"], 1e-3), cpu_s, answer["rows"])
 
     def latencies(
         self, query: str, bids_per_s: int, seconds: float, *, length_ms: int = 10_000, every_ms: int = 10, seed: int = 0
     ) -> list[tuple[int, int]]:
-        """When windows ended and when their result was put out, both in microseconds, for bids at a steady rate.
+        """Returns when windows ended and when their result was emitted, both in microseconds, for bids at a steady rate.
 
         Of every window the first row counts, when it reaches the sink: what is committed is visible only after the next
         checkpoint. Windows end by the clock by which bids are due. A short run before it warms Flink up; the first
@@ -171,12 +171,12 @@ class Flink:
         return sorted(first.items())
 
     def _check_files(self, files: Path, tables: Sequence[str]) -> None:
-        """More files than readers would come late, and be dropped without a word."""
+        """Raises if there are more files than readers: rows of a second file would be late, and dropped in silence."""
         for table in tables:
-            found = len(list((files / table).glob("*.parquet")))
-            if found > self.cores:
+            count = len(list((files / table).glob("*.parquet")))
+            if count > self.cores:
                 raise BadInput(
-                    f"{found} files in {files / table}, and {self.cores} tasks to read them",
+                    f"{count} files in {files / table}, and {self.cores} tasks to read them",
                     hint=f"write them for {self.cores} readers: a second file would be late, all of it",
                 )
 
@@ -196,7 +196,7 @@ class Flink:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _start(self, flink: Environment) -> None:
+    def _start(self, flink: FlinkEnvironment) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix="flink-", dir=self._directory))
         (aside / "log4j2.properties").write_text(_LOG)
@@ -272,15 +272,17 @@ class Flink:
             self._process.stdin.flush()
 
     def _answer(self, patience_s: float) -> dict[str, Any]:
-        told = self._next_answer(patience_s)
-        if told is None or told["told"] == "failed":
+        answer = self._next_answer(patience_s)
+        if answer is None or answer["state"] == "failed":
             said = self.log.read_text(errors="replace")[-_TAIL:] if self.log.exists() else ""
             self.close()
-            raise JobFailed(f"Flink failed: {told['why'] if told else 'it is gone'}", hint=f"it said: {said.strip()}")
-        return told
+            raise JobFailed(
+                f"Flink failed: {answer['why'] if answer else 'it is gone'}", hint=f"it said: {said.strip()}"
+            )
+        return answer
 
     def _next_answer(self, patience_s: float) -> dict[str, Any] | None:
-        """The next answer; None if there is nobody left to give it."""
+        """Returns the next answer; None if there is nobody left to give it."""
         until_s, alive = time.perf_counter() + patience_s, True
         while alive or not self._answers.empty():
             alive = self._process is not None and self._process.poll() is None
@@ -314,7 +316,7 @@ def java_options(heap_mb: int, collector: str, aside: Path) -> list[str]:
 
 
 def cluster_options(aside: Path) -> dict[str, str]:
-    """A cluster that nobody else can reach."""
+    """Returns the options of a cluster that nobody else can reach."""
     return {
         "rest.address": "127.0.0.1",
         "rest.bind-address": "127.0.0.1",
@@ -333,7 +335,7 @@ def cluster_options(aside: Path) -> dict[str, str]:
 
 
 def table_options(cores: int, checkpoint_ms: int, aside: Path) -> dict[str, str]:
-    """How jobs are planned and run."""
+    """Returns the options by which jobs are planned and run."""
     return {
         "execution.runtime-mode": "STREAMING",
         "parallelism.default": str(cores),
@@ -351,7 +353,7 @@ def table_options(cores: int, checkpoint_ms: int, aside: Path) -> dict[str, str]
 
 
 def batch_options(query: queries.Query) -> dict[str, str]:
-    """Mini-batches, for queries without windows: with them, each row would only pass one more operator."""
+    """Returns the options for mini-batches. Queries with windows have none: each row would pass one more operator."""
     if not query.mini_batch:
         return {}
     return {
@@ -362,7 +364,7 @@ def batch_options(query: queries.Query) -> dict[str, str]:
 
 
 def live_options(every_ms: int) -> dict[str, str]:
-    """What differs for a job that shall answer soon: watermarks and buffers do not wait for more to come."""
+    """Returns the options of a job that shall answer soon: watermarks and buffers do not wait for more to come."""
     return {
         "pipeline.auto-watermark-interval": f"{max(1, min(50, every_ms // 5))} ms",
         "execution.buffer-timeout.interval": "1 ms",

@@ -48,14 +48,14 @@ class PacedFiles:
         return self.window_us // self.period_us
 
     def events(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Times and prices of a file's events, by (partition, row)."""
+        """Returns times and prices of a file's events, by (partition, row)."""
         rows = max(1, self.rate_per_s * self.period_us // 1_000_000 // self.partitions)
         ts = number * self.period_us + np.arange(1, rows + 1, dtype=np.int64) * self.period_us // rows
         prices = np.random.default_rng((7, number)).integers(1, 1_000_000_000, (self.partitions, rows))
         return np.broadcast_to(ts, prices.shape), prices
 
     def expected(self) -> list[int]:
-        """The highest price of each window."""
+        """Returns the highest price of each window."""
         best = np.zeros(self.windows + 1, dtype=np.int64)
         for number in range(self.files):
             ts, prices = self.events(number)
@@ -76,11 +76,11 @@ class PacedFiles:
         aside.rename(directory / f"{number:08d}.parquet")
 
 
-def produce(feed: PacedFiles, first: int, directory: Path, told: Connection) -> None:
-    """The whole life of the producer process: once told to, it says when it begins, then writes every file at its time."""
-    told.recv()
+def produce(feed: PacedFiles, first: int, directory: Path, driver: Connection) -> None:
+    """Runs the producer process: on a signal it says when it begins, then writes every file at its time."""
+    driver.recv()
     start_s = time.perf_counter() + _HEAD_START_S
-    told.send(start_s)
+    driver.send(start_s)
     for number in range(first, feed.files):
         due_s = start_s + (number - first + 1) * feed.period_us / 1e6
         time.sleep(max(0.0, due_s - time.perf_counter()))

@@ -29,18 +29,18 @@ def read_all(frame: DataFrame) -> None:
 
 
 def highest(spark: SparkSession, bids: Path) -> Expected:
-    """The highest price of each second."""
-    return _found(
+    """Returns the highest price of each second."""
+    return _values(
         spark.read.parquet(str(bids)).groupBy(F.window("ts", "1 second")).agg(F.max("price").alias("value")), F.lit(0)
     )
 
 
 def averages(spark: SparkSession, bids: Path) -> Expected:
-    """The average price of each category and second."""
-    found = spark.read.parquet(str(bids)).groupBy(F.window("ts", "1 second"), "category")
-    return _found(found.agg(F.avg("price").alias("value")), F.col("category"))
+    """Returns the average price of each category and second."""
+    grouped = spark.read.parquet(str(bids)).groupBy(F.window("ts", "1 second"), "category")
+    return _values(grouped.agg(F.avg("price").alias("value")), F.col("category"))
 
 
-def _found(frame: DataFrame, key: Column) -> Expected:
+def _values(frame: DataFrame, key: Column) -> Expected:
     rows = frame.select(F.unix_seconds("window.start").alias("second"), key.alias("key"), "value").collect()
     return {(row["second"], row["key"]): row["value"] for row in rows}

@@ -42,7 +42,7 @@ class StockNexmark:
     def run(self, query: str, timed: Callable[[Callable[[], None]], None]) -> list[Row]:
         """Runs a query over everything there is, inside `timed`; returns what came out, if it was not thrown away."""
         if query not in _QUERIES:
-            raise BadInput(f"no query {query!r} for stock Spark", hint=f"one of: {', '.join(_QUERIES)}")
+            raise BadInput(f"no query {query!r} for stock Spark", hint=f"use one of: {', '.join(_QUERIES)}")
         frame = _QUERIES[query](self)
         with tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._files.parent) as checkpoint:
             timed(lambda: self._to_end(frame, checkpoint, query in WINDOWED))
@@ -62,11 +62,11 @@ class StockNexmark:
         query.awaitTermination()
 
     def bids(self) -> DataFrame:
-        """All bids, with their time as Spark wants it."""
+        """Returns all bids, with their time as Spark wants it."""
         return self._read("bid", _BID)
 
     def auctions(self) -> DataFrame:
-        """All auctions."""
+        """Returns all auctions."""
         return self._read("auction", _AUCTION)
 
     def _read(self, table: str, schema: str) -> DataFrame:

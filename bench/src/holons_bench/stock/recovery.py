@@ -66,7 +66,7 @@ class Deed:
 
 
 def script(scenario: str, at_s: float) -> list[Deed]:
-    """What happens in a scenario; `at_s` is when it begins."""
+    """Returns what happens in a scenario; `at_s` is when it begins."""
     scripts = {
         "no failure": [],
         "two killed together": [Deed(at_s, "kill", 2)],
@@ -97,7 +97,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StockPlan:
     """What a run needs to know."""
 
     scenario: str
@@ -139,12 +139,12 @@ def run_stock(
     warm_up = -(-round(warm_up_s * 1e6) // window_us)
     feed = PacedFiles(rate_per_s, partitions, window_us, rounds + warm_up + round(seconds * 1e6) // window_us)
     with tempfile.TemporaryDirectory(prefix="holons-stock-", ignore_cleanup_errors=True) as folder:
-        plan = Plan(scenario, feed, rounds, warm_up, deeds, executors, Path(folder))
-        found = _apart(plan)
-    return _recorded(found, plan)
+        plan = StockPlan(scenario, feed, rounds, warm_up, deeds, executors, Path(folder))
+        outcome = _apart(plan)
+    return _recorded(outcome, plan)
 
 
-def _apart(plan: Plan) -> Found:
+def _apart(plan: StockPlan) -> StockRun:
     """Runs a plan in a process and a group of its own, and ends both."""
     spawn = multiprocessing.get_context("spawn")
     receiving, sending = spawn.Pipe(duplex=False)
@@ -153,18 +153,18 @@ def _apart(plan: Plan) -> Found:
     sending.close()
     try:
         if receiving.poll(3 * _UP_S + plan.paced_s + _END_S):
-            told: Found | str = receiving.recv()
+            outcome: StockRun | str = receiving.recv()
         else:
-            told = "it took too long"
+            outcome = "it took too long"
     except EOFError:
-        told = "it died"
+        outcome = "it died"
     finally:
         process.join(_GONE_S)
         _end_group(process.pid or 0)
         process.join()
-    if isinstance(told, str):
-        raise HolonsError(f"stock Structured Streaming failed, {plan.scenario}: {told}{_last_words(plan.directory)}")
-    return told
+    if isinstance(outcome, str):
+        raise HolonsError(f"stock Structured Streaming failed, {plan.scenario}: {outcome}{_last_words(plan.directory)}")
+    return outcome
 
 
 def _end_group(group: int) -> None:
@@ -182,10 +182,10 @@ def _last_words(directory: Path) -> str:
     return "".join(f"\n    {line}" for line in lines)
 
 
-def _recorded(found: Found, plan: Plan) -> Recorded:
+def _recorded(outcome: StockRun, plan: StockPlan) -> Recorded:
     """Checks every window, and counts from the end of the warm-up."""
     feed = plan.feed
-    values = [found.windows.get(number, (None, 0.0))[0] for number in range(feed.windows)]
+    values = [outcome.windows.get(number, (None, 0.0))[0] for number in range(feed.windows)]
     wrong = [number for number, value in enumerate(feed.expected()) if values[number] != value]
     if wrong:
         raise InvariantBroken(
@@ -193,15 +193,15 @@ def _recorded(found: Found, plan: Plan) -> Recorded:
             hint="if they are missing, the machine cannot keep up: a lower rate",
         )
     counted = range(plan.rounds + plan.warm_up, feed.windows)
-    began_s = found.start_s + plan.warm_up_s
-    readable_s = np.array([found.windows[number][1] for number in counted])
+    began_s = outcome.start_s + plan.warm_up_s
+    readable_s = np.array([outcome.windows[number][1] for number in counted])
     return Recorded(
         plan.scenario,
         np.arange(1, len(counted) + 1) * feed.window_us / 1e6,
         readable_s - began_s,
-        np.array(found.faults_s) - began_s,
-        found.restarts,
-        found.executors_left,
+        np.array(outcome.faults_s) - began_s,
+        outcome.restarts,
+        outcome.executors_left,
     )
 
 
@@ -209,7 +209,7 @@ def _recorded(found: Found, plan: Plan) -> Recorded:
 
 
 @dataclass
-class Found:
+class StockRun:
     """What a run has seen, on the machine's monotonic clock."""
 
     start_s: float = 0.0
@@ -220,8 +220,8 @@ class Found:
     executors_left: int = 0
 
 
-def _live(plan: Plan, parent: int, told: Connection) -> None:
-    """The whole life of the process that runs stock Spark."""
+def _live(plan: StockPlan, parent: int, sending: Connection) -> None:
+    """Runs stock Spark in a process of its own."""
     os.setsid()
     orphan = threading.Thread(target=_end_with, args=(parent, plan.directory), daemon=True)
     orphan.start()
@@ -231,17 +231,17 @@ def _live(plan: Plan, parent: int, told: Connection) -> None:
     os.environ["TMPDIR"] = str(plan.directory)
     try:
         spark = _cluster(plan)
-        told.send(_Run(plan, spark).to_end())
+        sending.send(_Run(plan, spark).to_end())
         spark.stop()
     except Exception as error:  # noqa: BLE001 - whatever it was, whoever waits must know
         with suppress(OSError):
-            told.send(f"{type(error).__name__}: {error}")
+            sending.send(f"{type(error).__name__}: {error}")
     if os.getppid() != parent:
         orphan.join()  # cleans up, and ends this process
 
 
 def _end_with(parent: int, directory: Path) -> None:
-    """If whoever started this is killed, all of this ends, and nothing is left."""
+    """Ends this process group when the process that started it is killed."""
     while os.getppid() == parent:
         time.sleep(1.0)
     while others := [process for process in in_group(os.getpgrp()) if process.pid != os.getpid()]:
@@ -252,8 +252,8 @@ def _end_with(parent: int, directory: Path) -> None:
     os._exit(1)
 
 
-def _cluster(plan: Plan) -> SparkSession:
-    """A local cluster whose files are all below the run's directory."""
+def _cluster(plan: StockPlan) -> SparkSession:
+    """Returns a local cluster whose files are all below the run's directory."""
     home = plan.directory / "spark"
     home.mkdir()
     for entry in Path(_find_spark_home()).iterdir():
@@ -289,29 +289,29 @@ def _cluster(plan: Plan) -> SparkSession:
 
 
 def executors() -> dict[int, int]:
-    """The executors of this process's group: their numbers, and their pids."""
-    found = {}
+    """Returns the executors of this process's group: their numbers, and their pids."""
+    pids = {}
     for process in in_group(os.getpgrp()):
         if match := _EXECUTOR.search(process.command):
-            found[int(match.group(1))] = process.pid
-    return dict(sorted(found.items()))
+            pids[int(match.group(1))] = process.pid
+    return dict(sorted(pids.items()))
 
 
 class _Run:
     """The query, whoever restarts it, and what is done to its executors."""
 
-    def __init__(self, plan: Plan, spark: SparkSession) -> None:
+    def __init__(self, plan: StockPlan, spark: SparkSession) -> None:
         self._plan = plan
         self._spark = spark
-        self._found = Found()
+        self._outcome = StockRun()
         self._bids = plan.directory / "bids"
         self._bids.mkdir()
         self._deeds = list(plan.deeds)
         self._paused: list[int] = []
         self._wrong: list[int] = []
 
-    def to_end(self) -> Found:
-        """Warms up, then runs the load until all windows are out."""
+    def to_end(self) -> StockRun:
+        """Warms up, then runs the load until all windows are emitted."""
         plan, spawn = self._plan, multiprocessing.get_context("spawn")
         ours, theirs = spawn.Pipe()
         first = plan.rounds * plan.feed.files_per_window
@@ -322,16 +322,16 @@ class _Run:
         ours.send("begin")
         if not ours.poll(_UP_S):
             raise HolonsError("nothing from the producer", hint="is the machine too busy?")
-        self._found.start_s = ours.recv()
+        self._outcome.start_s = ours.recv()
         self._wait_for(plan.feed.windows, plan.paced_s + _END_S)
         if self._wrong:
             raise InvariantBroken(f"window {self._wrong[0]} was emitted twice, with different values")
-        self._found.executors_left = len(executors())
+        self._outcome.executors_left = len(executors())
         self._query.stop()
-        return self._found
+        return self._outcome
 
     def _round(self, window: int) -> None:
-        """Lets one window's files appear, and waits until it is out."""
+        """Lets one window's files appear, and waits until it is emitted."""
         for number in range(window * self._plan.feed.files_per_window, (window + 1) * self._plan.feed.files_per_window):
             self._plan.feed.write(number, self._bids)
         self._wait_for(window + 1, _UP_S)
@@ -339,16 +339,16 @@ class _Run:
     def _wait_for(self, windows: int, limit_s: float) -> None:
         """Waits until so many windows are out, does what is due to executors, and starts a query that failed again."""
         until_s = time.perf_counter() + limit_s
-        while len(self._found.windows) < windows and time.perf_counter() < until_s:
-            if self._found.start_s:
+        while len(self._outcome.windows) < windows and time.perf_counter() < until_s:
+            if self._outcome.start_s:
                 self._do_what_is_due()
             if not self._query.isActive:
-                self._found.restarts += 1
+                self._outcome.restarts += 1
                 self._query = self._start()
             time.sleep(_LOOK_S)
 
     def _start(self) -> StreamingQuery:
-        """The query, from its checkpoint if there is one."""
+        """Returns the query, from its checkpoint if there is one."""
         schema = "ts timestamp, partition long, price long"
         bids = self._spark.readStream.schema(schema).parquet(str(self._bids)).withWatermark("ts", "0 seconds")
         window = F.window("ts", f"{self._plan.feed.window_us} microseconds")
@@ -359,17 +359,17 @@ class _Run:
         return query
 
     def _consume(self, rows: DataFrame, _: int) -> None:
-        """A consumer has the rows of a batch. One that is run again brings them again."""
-        found = rows.collect()
+        """Takes the rows of a batch, as a consumer does. A batch that is run again brings them again."""
+        collected = rows.collect()
         now_s = time.perf_counter()
-        for row in found:
+        for row in collected:
             number = row["start"] // self._plan.feed.window_us
-            first = self._found.windows.setdefault(number, (row["price"], now_s))
+            first = self._outcome.windows.setdefault(number, (row["price"], now_s))
             if first[0] != row["price"]:
                 self._wrong.append(number)
 
     def _do_what_is_due(self) -> None:
-        now_s = time.perf_counter() - self._found.start_s - self._plan.warm_up_s
+        now_s = time.perf_counter() - self._outcome.start_s - self._plan.warm_up_s
         while self._deeds and self._deeds[0].at_s <= now_s:
             deed = self._deeds.pop(0)
             if deed.what == "resume":
@@ -382,7 +382,7 @@ class _Run:
             self._paused = victims if deed.what == "pause" else []
             for pid in victims:
                 _signal(pid, signal.SIGSTOP if deed.what == "pause" else signal.SIGKILL)
-            self._found.faults_s.append(time.perf_counter())
+            self._outcome.faults_s.append(time.perf_counter())
 
     def _allow_only(self, count: int) -> None:
         """Tells the cluster manager to start no executor beyond so many: those that die stay dead."""
