@@ -113,10 +113,10 @@ class DirectoryStore:
         return f"{self._folder(name)}/{position_text(position)}{_RECORD}"
 
     def _list(self, name: str) -> list[fs.FileInfo]:
-        found = self._files.get_file_info(fs.FileSelector(self._folder(name), allow_not_found=True))
-        if not found and self._files.get_file_info(self._root).type == fs.FileType.File:
-            raise NotADirectoryError(f"{self._root} is a file")  # listing alone would say: nothing there
-        return [info for info in found if info.type == fs.FileType.File]
+        listed = self._files.get_file_info(fs.FileSelector(self._folder(name), allow_not_found=True))
+        if not listed and self._files.get_file_info(self._root).type == fs.FileType.File:
+            raise NotADirectoryError(f"{self._root} is a file")  # listing alone would say that nothing is in it
+        return [info for info in listed if info.type == fs.FileType.File]
 
     @staticmethod
     def _records(files: list[fs.FileInfo]) -> Iterator[tuple[Position, str]]:
@@ -127,7 +127,7 @@ class DirectoryStore:
                     yield position, info.path
 
     def _leftovers(self, files: list[fs.FileInfo]) -> list[str]:
-        """What killed writers left: older than the newest file by the file system's own clock, the only one all share."""
+        """Returns the files that killed writers left: much older than the newest one by the file system's own clock."""
         times_ns = [info.mtime_ns for info in files if info.mtime_ns is not None]
         old_ns = max(times_ns, default=0) - int(self._leftover_age_s * 1e9)
         return [

@@ -134,7 +134,7 @@ class GridStore:
         own: both are good ones.
         """
         name = name_text(name)
-        position_text(position)  # says so if it is too long to be told
+        position_text(position)  # says so if it is too long for a letter
         record = self._known(name, position)
         if record is not None and record.data is None:
             self._hold(name, position, record, data, self._me)
@@ -184,7 +184,7 @@ class GridStore:
         return self._me not in self._live and self._handed_over()
 
     def bytes_held(self) -> int:
-        """The size of all records that are held here."""
+        """Returns the size of all records that are held here."""
         held = [record.data for records in self._records.values() for record in records.values()]
         return sum(len(data) for data in held if data is not None)
 
@@ -194,7 +194,7 @@ class GridStore:
         return (self._live or frozenset()) - {self._me}
 
     def _known(self, name: str, position: Position) -> _Record | None:
-        """What is known of a record; None if it was dropped."""
+        """Returns what is known of a record; None if it was dropped."""
         if position < self._dropped.get(name, ()):
             return None
         return self._records.setdefault(name, {}).setdefault(position, _Record())
@@ -217,7 +217,7 @@ class GridStore:
         return True
 
     def _lacks(self, record: _Record) -> int:
-        """How many more live nodes should hold a record. A node that leaves does not count, be it this one."""
+        """Returns how many more live nodes should hold a record. A node that leaves does not count, be it this one."""
         return self._copies + 1 - len(record.holders & (self._live or frozenset()))
 
     def _question(self, name: str) -> _Question:
@@ -332,8 +332,8 @@ class GridStore:
         if remind:
             self._changed.update(self._records)
         if self._changed or self._answers:
-            told = {name: (position_text(self._dropped.get(name, ())), self._held(name)) for name in self._changed}
-            self._send(Holds(dict(sorted(told.items())), tuple(self._answers)))
+            changes = {name: (position_text(self._dropped.get(name, ())), self._held(name)) for name in self._changed}
+            self._send(Holds(dict(sorted(changes.items())), tuple(self._answers)))
             self._changed.clear()
             self._answers.clear()
         if remind:

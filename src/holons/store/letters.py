@@ -1,6 +1,6 @@
 """What the nodes of a grid write to each other. Plain data; nothing is ever unpickled.
 
-Names and positions travel as their texts (`records.py`), so that any name and any number can be told.
+Names and positions travel as their texts (`records.py`), so that any name and any number can be written.
 """
 
 from __future__ import annotations

@@ -42,5 +42,5 @@ class MemoryStore:
         return True
 
     def bytes_held(self) -> int:
-        """The size of all records."""
+        """Returns the size of all records."""
         return sum(len(data) for records in self._records.values() for data in records.values())

@@ -37,14 +37,14 @@ _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 @lru_cache(maxsize=_REMEMBERED)
 def name_text(name: str) -> str:
-    """A name in characters that every file system tells apart: `Bids/3` is `%42ids%2f3`."""
+    """Returns a name in characters that every file system tells apart: `Bids/3` is `%42ids%2f3`."""
     data = name.encode("utf-8", "surrogatepass")
     return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in data)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def position_text(position: Position) -> str:
-    """A position as text that sorts as the position does."""
+    """Returns a position as text that sorts as the position does."""
     text = "at" + "".join(f"_{_number_text(number)}" for number in position)
     if len(text) > POSITION_TEXT_MAX:
         raise InvariantBroken(f"the position {position} is too long to be stored", hint="eight numbers of 64 bits fit")
@@ -53,11 +53,11 @@ def position_text(position: Position) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def parse_position(text: str) -> Position | None:
-    """The position that a text stands for; None if it is no such text."""
-    found = _POSITION.fullmatch(text)
-    if found is None:
+    """Returns the position that a text stands for; None if it is no such text."""
+    parsed = _POSITION.fullmatch(text)
+    if parsed is None:
         return None
-    position = tuple(_parse_number(part) for part in found[1].split("_")[1:])
+    position = tuple(_parse_number(part) for part in parsed[1].split("_")[1:])
     return position if position_text(position) == text else None
 
 
@@ -77,22 +77,22 @@ def _parse_number(text: str) -> int:
 
 
 def header(name: str, position: Position, data: bytes) -> bytes:
-    """What comes before a record's data: their length and a checksum, which also covers what the record is of."""
+    """Returns what comes before a record's data: their length and a checksum, which also covers what the record is of."""
     return _HEADER.pack(_MAGIC, _checksum(name, position, data), len(data))
 
 
 def unframe(name: str, position: Position, stored: bytes, where: str) -> bytes:
-    """The data behind a header; raises `RecordDamaged` if a single bit is different, or if it is another record's."""
+    """Returns the data behind a header; raises `RecordDamaged` if a single bit differs, or if it is another record's."""
     reason = ""
     if len(stored) < _HEADER.size:
-        reason = f"only {len(stored)} bytes are there"
+        reason = f"it has only {len(stored)} bytes"
     else:
         magic, checksum, length = _HEADER.unpack_from(stored)
         data = stored[_HEADER.size :]
         if magic != _MAGIC:
             reason = "it was not written by this version of Holons"
         elif length != len(data):
-            reason = f"{len(data)} of {length} bytes are there"
+            reason = f"it has {len(data)} of {length} bytes"
         elif checksum != _checksum(name, position, data):
             reason = "its checksum does not fit"
     if reason:
@@ -105,7 +105,7 @@ def unframe(name: str, position: Position, stored: bytes, where: str) -> bytes:
 
 
 def missing(name: str, position: Position, where: str) -> RecordDamaged:
-    """The error for a record that is not there."""
+    """Returns the error for a record that is not there."""
     return RecordDamaged(f"there is no record {name} at {position}", where=where)
 
 

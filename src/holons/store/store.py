@@ -22,15 +22,15 @@ class Store(Protocol):
         ...
 
     def positions(self, name: str) -> list[Position]:
-        """The positions of all records of a name that can be had, ascending: what recovery may start from."""
+        """Returns the positions of all records of a name that can be had, ascending: what recovery may start from."""
         ...
 
     def durable(self, name: str) -> list[Position]:
-        """The positions that survive whatever this store promises to survive: what trimming may rely on."""
+        """Returns the positions that survive whatever this store promises to survive: what trimming may rely on."""
         ...
 
     def get(self, name: str, position: Position) -> bytes:
-        """A record; raises `RecordDamaged` if its bytes are not the ones that were put."""
+        """Returns a record; raises `RecordDamaged` if its bytes are not the ones that were put."""
         ...
 
     def drop(self, name: str, below: Position) -> None:

@@ -111,7 +111,7 @@ def load(
     """
     if batch_rows < 1:
         raise BadInput(f"batches of {batch_rows} rows", hint="batch_rows is at least 1")
-    files = [(path, format or _told_format(path)) for path in _files(paths, format)]
+    files = [(path, format or _named_format(path)) for path in _files(paths, format)]
     for path, kind in files:
         if kind == "parquet":
             with _opening(path), parquet.ParquetFile(path) as file:
@@ -180,22 +180,22 @@ class _Dealer:
 
 
 def _files(paths: Paths, format: Format | None) -> list[Path]:  # noqa: A002
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    found: list[Path] = []
-    for path in map(Path, given):
+    sources = [paths] if isinstance(paths, str | Path) else list(paths)
+    files: list[Path] = []
+    for path in map(Path, sources):
         if path.is_dir():
             inside = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
-            found.extend(file for file in inside if _suffix(file) in _SUFFIXES or format is not None)
+            files.extend(file for file in inside if _suffix(file) in _SUFFIXES or format is not None)
         elif path.is_file():
-            found.append(path)
+            files.append(path)
         else:
             raise BadInput("there is no such file", hint="paths are relative to where Python was started", file=path)
-    if not found:
+    if not files:
         raise BadInput(
-            f"no files in {', '.join(map(str, given)) or 'an empty list'}",
+            f"no files in {', '.join(map(str, sources)) or 'an empty list'}",
             hint=f"files end in {', '.join(_SUFFIXES)}, or format= says what they are",
         )
-    return found
+    return files
 
 
 def _suffix(path: Path) -> str:
@@ -204,19 +204,19 @@ def _suffix(path: Path) -> str:
 
 
 def format_of(path: Path) -> Format | None:
-    """What a file's name says that it holds; None if it says nothing that we know."""
+    """Returns the format that a file's name says; None if it says none that we know."""
     return _SUFFIXES.get(_suffix(path))
 
 
-def _told_format(path: Path) -> Format:
-    found = format_of(path)
-    if found is None:
+def _named_format(path: Path) -> Format:
+    known = format_of(path)
+    if known is None:
         raise BadInput(
             "cannot tell what this file holds",
             hint="let its name end in .parquet, .csv or .jsonl, or say format='parquet', 'csv' or 'jsonl'",
             file=path,
         )
-    return found
+    return known
 
 
 def _batches(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -253,14 +253,14 @@ class _opening:  # noqa: N801 - reads as a statement
             ) from error
 
 
-def _agreed(schema: pa.Schema | None, found: pa.Schema, path: Path) -> pa.Schema:
-    if schema is not None and (len(schema) != len(found) or set(schema) != set(found)):
+def _agreed(schema: pa.Schema | None, columns: pa.Schema, path: Path) -> pa.Schema:
+    if schema is not None and (len(schema) != len(columns) or set(schema) != set(columns)):
         raise BadInput(
-            f"its columns are {_columns(found)}, but should be {_columns(schema)}",
+            f"its columns are {_columns(columns)}, but should be {_columns(schema)}",
             hint="all files of one load have the same columns; schema= fixes the types in CSV and JSON",
             file=path,
         )
-    return found if schema is None else schema
+    return columns if schema is None else schema
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -268,7 +268,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _recut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of exactly `rows`, but for the last: readers cut as they please."""
+    """Yields the same rows in batches of exactly `rows`, but for the last: readers cut as they please."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -77,7 +77,7 @@ class ByTime:
             raise BadInput(f"no folders by {self.unit!r}", hint=f"by {', '.join(_UNITS)}")
 
     def runs(self, table: pa.Table, channel: str) -> Iterator[tuple[str, pa.Table]]:
-        """The rows that follow each other and belong to one folder, with its name."""
+        """Yields the rows that follow each other and belong to one folder, with its name."""
         if self.column not in table.schema.names:
             raise BadInput(
                 f"there is no column {self.column!r} to make folders by",
@@ -139,17 +139,17 @@ class FileSink:
             return sum(self._drain_partition(log, partition) for partition in range(log.partitions))
 
     def files(self, partition: int | None = None) -> list[SinkFile]:
-        """The files that are there, by partition and position."""
-        found = []
+        """Returns the files that are there, by partition and position."""
+        files = []
         with unavailable(LogUnavailable, f"use {self._root}"), contextlib.suppress(FileNotFoundError):
             for path in self._root.iterdir() if self._by is None else self._root.rglob(f"{glob.escape(self._name)}.p*"):
                 parts = _SUFFIX.fullmatch(path.name, len(self._name)) if path.name.startswith(self._name) else None
                 if parts is not None and parts[4] == self._format and partition in (None, int(parts[1])):
-                    found.append(SinkFile(int(parts[1]), int(parts[2]), int(parts[3]), path))
-        return _apart(sorted(found))
+                    files.append(SinkFile(int(parts[1]), int(parts[2]), int(parts[3]), path))
+        return _apart(sorted(files))
 
     def next_ordinal(self, partition: int) -> int:
-        """Where to resume: the first ordinal of a partition that is in no file, counted from its first file."""
+        """Returns where to resume: the first ordinal of a partition that is in no file, counted from its first file."""
         files = self.files(partition)
         end = files[0].first if files else 0
         for file in files:
@@ -159,11 +159,11 @@ class FileSink:
         return end
 
     def rows(self, partition: int) -> Iterator[Positioned]:
-        """The rows that the files of a partition hold, in order."""
+        """Yields the rows that the files of a partition hold, in order."""
         for file in self.files(partition):
             read = self._read(file.path)
             if len(read) != file.rows:
-                raise LogDamaged(f"{file.rows} rows should be there, and {len(read)} are", file=file.path)
+                raise LogDamaged(f"the file has {len(read)} rows, and its name says {file.rows}", file=file.path)
             yield from (Positioned(partition, file.first + place, row) for place, row in enumerate(read))
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -175,10 +175,11 @@ class FileSink:
         with (self._root / f".{self._name}.{self._format}.lock").open("wb") as lock:
             if not try_lock(lock):
                 raise LogUnavailable(
-                    f"another sink is writing {self._name} to {self._root}", hint="one at a time; try again later"
+                    f"another sink is writing {self._name} to {self._root}",
+                    hint="only one sink at a time may write a channel: try again later",
                 )
-            found = self._root.glob if self._by is None else self._root.rglob
-            for leftover in found(f".{glob.escape(self._name)}.p*.{self._format}{_PART}"):
+            search = self._root.glob if self._by is None else self._root.rglob
+            for leftover in search(f".{glob.escape(self._name)}.p*.{self._format}{_PART}"):
                 if _SUFFIX.fullmatch(leftover.name[1 : -len(_PART)], len(self._name)):
                     leftover.unlink()
             yield
@@ -262,5 +263,5 @@ def _apart(files: list[SinkFile]) -> list[SinkFile]:
 
 
 def _kind(chunk: Chunk) -> object:
-    """Rows of different columns go to different files: nothing is converted."""
+    """Returns what rows of one file have in common: their columns, since nothing is converted."""
     return None if chunk.rows is None else chunk.rows.schema
