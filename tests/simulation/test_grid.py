@@ -129,7 +129,7 @@ def test_two_that_leave_at_once_hand_over_to_the_others():
 def test_memory_and_mail_are_bounded_by_what_is_kept():
     for seed in range(3):
         _, simulation = run("bid share", seed, grid=1, nodes=3, faults=[])
-        nodes = [member.node for member in simulation._members if member.node is not None]
+        nodes = [member.node for member in simulation.members if member.node is not None]
         records = [records for node in nodes for records in node.ports.store._records.values()]
         assert max(map(len, records)) <= 8, "of each name, two records and what is on its way"
 
@@ -153,10 +153,10 @@ class Losing(Simulation):
         super().__init__(*args, **options)
         self._lose, self.lost_something = lose, False
 
-    def _strike(self, fault):
-        super()._strike(fault)
+    def strike(self, fault):
+        super().strike(fault)
         if fault.kind is Kind.CRASH_ALL:
-            for member in self._members:
+            for member in self.members:
                 self._down(member, "dies at once")
             self.lost_something = self._lose(self.world)
 

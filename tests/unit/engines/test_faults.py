@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holons.engines.simulator import Fault, Kind, Simulation
+from holons.engines.simulator.faults import EFFECTS
 from holons.engines.simulator.scenarios import prepared, simulated
 from holons.errors import LogUnavailable, StoreUnavailable
 from holons.node import node
@@ -17,7 +18,7 @@ def simulation() -> Simulation:
 
 
 def struck(simulation: Simulation, kind: Kind, number: int, detail: int) -> None:
-    simulation._strike(Fault(kind, 0.0, number, 2.0, detail))
+    simulation.strike(Fault(kind, 0.0, number, 2.0, detail))
 
 
 @pytest.mark.parametrize("detail", [0, 0b0110, 0b1111, 999])
@@ -34,14 +35,14 @@ def test_a_split_makes_two_groups_until_it_is_over(simulation: Simulation, detai
 
 
 def test_a_clock_leaps_ahead_and_only_that_one(simulation: Simulation):
-    clocks = [member.node.ports.clock for member in simulation._members]
+    clocks = [member.node.ports.clock for member in simulation.members]
     before = [clock.now_s() for clock in clocks]
     struck(simulation, Kind.CLOCK_JUMP, 1, 0)
     assert [clock.now_s() - was for clock, was in zip(clocks, before, strict=True)] == pytest.approx([0, 20, 0, 0])
 
 
 def test_a_lost_answer_leaves_what_was_written(simulation: Simulation):
-    ports = simulation._members[0].node.ports
+    ports = simulation.members[0].node.ports
     struck(simulation, Kind.LOST_ANSWER, 0, 0)
     lost = 0
     for number in range(20):
@@ -65,7 +66,7 @@ def test_a_lost_answer_leaves_what_was_written(simulation: Simulation):
 
 def test_all_others_crash(simulation: Simulation):
     struck(simulation, Kind.CRASH_OTHERS, 2, 5)
-    assert [member.gate.operations_left for member in simulation._members] == [5, 5, None, 5]
+    assert [member.gate.operations_left for member in simulation.members] == [5, 5, None, 5]
 
 
 def test_what_a_node_raises_is_a_finding_that_comes_with_what_happened(monkeypatch: pytest.MonkeyPatch):
@@ -76,3 +77,7 @@ def test_what_a_node_raises_is_a_finding_that_comes_with_what_happened(monkeypat
     outcome = simulated("bid share", 1, nodes=2)
     assert outcome.problem == "ZeroDivisionError: of a node"
     assert "node-1#1 starts" in outcome.trace[1]
+
+
+def test_every_kind_of_fault_has_an_effect():
+    assert set(EFFECTS) == set(Kind)

@@ -1,13 +1,19 @@
-"""What can go wrong, as data: a list of faults drawn from a seed, which can be replayed and shortened."""
+"""What can go wrong, as data: kinds of faults and their effects, and a list of faults drawn from a seed.
+
+Such a list can be replayed and shortened. A new kind of fault is an entry in `EFFECTS`.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holons.clock import seeded
+
+if TYPE_CHECKING:
+    from holons.engines.simulator.simulation import Member, Simulation
 
 
 class Kind(enum.Enum):
@@ -58,8 +64,7 @@ def draw_faults(
 ) -> list[Fault]:
     """Faults of these kinds for one run, in order of time; none begins after `until_s`."""
     rng = seeded(seed)
-    crashes = [Kind.CRASH] * 3 if Kind.CRASH in kinds else []  # they are what it is about
-    drawn = [*kinds, *crashes]
+    drawn = [*kinds, *(kind for kind in kinds for _ in range(EFFECTS[kind].drawn - 1))]
     faults = [
         Fault(
             kind=rng.choice(drawn),
@@ -71,3 +76,109 @@ def draw_faults(
         for _ in range(rng.randint(0, most))
     ]
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+# --- what faults do -----------------------------------------------------------------------------------------------------
+
+Apply: TypeAlias = "Callable[[Simulation, Fault, Member, float], None]"
+"""Applies a fault to a member, until a time."""
+Choose: TypeAlias = "Callable[[Sequence[Member], Member], Sequence[Member]]"
+"""Chooses whom a fault strikes, of all members and the one that it names."""
+
+
+def _that_one(_: Sequence[Member], member: Member) -> Sequence[Member]:
+    return [member]
+
+
+def _everybody(members: Sequence[Member], _: Member) -> Sequence[Member]:
+    return members
+
+
+def _all_others(members: Sequence[Member], member: Member) -> Sequence[Member]:
+    return [other for other in members if other is not member]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a kind of fault does, and to whom."""
+
+    apply: Apply
+    strikes: Choose = _that_one
+    silences: bool = False
+    """Whether the struck members cannot be reached meanwhile."""
+    drawn: int = 1
+    """How many times as often as others it is drawn."""
+
+
+def _crash_within(operations: int) -> Apply:
+    def crash(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+        simulation.crash(member, fault.detail % operations, until_s)
+
+    return crash
+
+
+def _stall(_: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    member.stalled_until_s = until_s
+
+
+def _slow_down(_: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    member.slow_until_s = until_s
+
+
+def _isolate(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if fault.detail % 3 != 0:
+        simulation.world.deaf_until_s[member.number] = until_s
+    if fault.detail % 3 != 1:
+        simulation.world.mute_until_s[member.number] = until_s
+
+
+def _log_outage(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.log_down_until_s = until_s
+
+
+def _store_outage(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.store_down_until_s = until_s
+
+
+def _join(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.join()
+
+
+def _leave(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if sum(not other.gone for other in simulation.members) > 1:
+        member.gone = True
+        if member.node is not None:
+            member.node.leave()
+
+
+def _split(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    apart = {other.number for other in simulation.members if fault.detail >> other.number % 10 & 1}
+    beside = (member.number + 1) % len(simulation.members)  # both groups have somebody in them
+    simulation.world.split_until_s = until_s
+    simulation.world.split_from = frozenset(apart | {member.number}) - {beside}
+
+
+def _clock_jump(_: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if member.gate is not None:
+        member.gate.offset_s += 10.0 * fault.for_s
+
+
+def _lose_answers(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.answers_lost_until_s = until_s
+
+
+EFFECTS: Final[Mapping[Kind, Effect]] = {
+    Kind.CRASH: Effect(_crash_within(60), silences=True, drawn=4),  # crashes are what it is about
+    Kind.CRASH_ALL: Effect(_crash_within(7), strikes=_everybody, silences=True),
+    Kind.STALL: Effect(_stall, silences=True),
+    Kind.SLOW: Effect(_slow_down, silences=True),
+    Kind.ISOLATE: Effect(_isolate, silences=True),
+    Kind.LOG_OUTAGE: Effect(_log_outage),
+    Kind.STORE_OUTAGE: Effect(_store_outage),
+    Kind.JOIN: Effect(_join),
+    Kind.LEAVE: Effect(_leave),
+    Kind.CRASH_OTHERS: Effect(_crash_within(7), strikes=_all_others, silences=True),
+    Kind.SPLIT: Effect(_split),
+    Kind.CLOCK_JUMP: Effect(_clock_jump),
+    Kind.LOST_ANSWER: Effect(_lose_answers),
+}

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, partitions_in, pieces
-from holons.engines.simulator.faults import FIRST_KINDS, Fault, Kind, draw_faults
+from holons.engines.simulator.faults import EFFECTS, FIRST_KINDS, Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, SimulatedSite
 from holons.errors import PromiseBroken
 from holons.node import Node, Settings, Stopped
@@ -28,7 +28,6 @@ RECOVER_WITHIN_S = 60.0
 _PRODUCED_BY_S = 5.0
 _PATIENCE_S = 12.0
 """Longer than anybody is cut off."""
-_AWAY = frozenset({Kind.CRASH, Kind.CRASH_ALL, Kind.CRASH_OTHERS, Kind.STALL, Kind.ISOLATE, Kind.SLOW})
 _REPLICATED_WITHIN_S = 5.0
 """From when a node is back, or dead for good, until everything it held is elsewhere again: timeouts, letters, retries."""
 
@@ -58,7 +57,7 @@ class Outcome:
 
 
 @dataclass
-class _Member:
+class Member:
     """A node's place in the world, whichever incarnation of it is up."""
 
     number: int
@@ -111,7 +110,7 @@ class Simulation:
         """Which members were away, from when, until when."""
         self._queue: list[tuple[float, int, int, str]] = []
         self._ticket = 0
-        self._members = [self._member(number) for number in range(nodes)]
+        self.members = [self._member(number) for number in range(nodes)]
         self._production = self._schedule_production(streams)
         for number, fault in enumerate(self.faults):
             self._schedule(fault.at_s, number, "fault")
@@ -141,12 +140,12 @@ class Simulation:
 
     # --- nodes -----------------------------------------------------------------------------------------------------
 
-    def _member(self, number: int) -> _Member:
-        member = _Member(number, period_s=self._random.uniform(0.01, 0.05))
+    def _member(self, number: int) -> Member:
+        member = Member(number, period_s=self._random.uniform(0.01, 0.05))
         self._boot(member)
         return member
 
-    def _boot(self, member: _Member) -> None:
+    def _boot(self, member: Member) -> None:
         member.incarnation += 1
         name = f"node-{member.number}#{member.incarnation}"
         rate, offset_s = self._random.uniform(0.9, 1.1), self._random.uniform(0.0, 1000.0)
@@ -154,10 +153,10 @@ class Simulation:
         member.node = Node(name, member.gate.ports(), self._settings)
         for job_name, job in self._jobs.items():
             member.node.add_job(job_name, job)
-        self._tell(f"{name} starts")
+        self._note(f"{name} starts")
         self._schedule(self.world.now_s + self._random.uniform(0.0, member.period_s), member.number, "tick")
 
-    def _tick(self, member: _Member) -> None:
+    def _tick(self, member: Member) -> None:
         if member.node is None:
             return
         world = self.world
@@ -175,68 +174,37 @@ class Simulation:
         slow = 10.0 if member.slow_until_s > world.now_s else 1.0
         self._schedule(world.now_s + member.period_s * slow * self._random.uniform(0.5, 1.5), member.number, "tick")
 
-    def _down(self, member: _Member, why: str) -> None:
-        self._tell(why)
+    def _down(self, member: Member, why: str) -> None:
+        self._note(why)
         member.node = member.gate = None
 
-    def _tell(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         self.trace.append(f"{self.world.now_s:7.3f}s {what}")
 
     # --- faults ----------------------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Fault) -> None:
-        member = self._members[fault.node % len(self._members)]
+    def strike(self, fault: Fault) -> None:
+        """Lets a fault begin."""
+        effect, member = EFFECTS[fault.kind], self.members[fault.node % len(self.members)]
         until_s = self.world.now_s + fault.for_s
-        self._tell(f"fault: {fault}")
-        struck = {
-            Kind.CRASH_ALL: self._members,
-            Kind.CRASH_OTHERS: [other for other in self._members if other is not member],
-        }.get(fault.kind, [member])
-        self._away += [(one.number, self.world.now_s, until_s) for one in struck if fault.kind in _AWAY]
-        if fault.kind is Kind.CRASH:
-            self._crash(member, fault.detail % 60, until_s)
-        elif fault.kind in (Kind.CRASH_ALL, Kind.CRASH_OTHERS):
-            for other in struck:
-                self._crash(other, fault.detail % 7, until_s)
-        elif fault.kind is Kind.STALL:
-            member.stalled_until_s = until_s
-        elif fault.kind is Kind.SLOW:
-            member.slow_until_s = until_s
-        elif fault.kind is Kind.JOIN:
-            self._members.append(self._member(len(self._members)))
-        elif fault.kind is Kind.LEAVE and sum(not other.gone for other in self._members) > 1:
-            member.gone = True
-            if member.node is not None:
-                member.node.leave()
-        elif fault.kind is Kind.CLOCK_JUMP and member.gate is not None:
-            member.gate.offset_s += 10.0 * fault.for_s
-        else:
-            self._strike_world(fault, member, until_s)
+        self._note(f"fault: {fault}")
+        struck = list(effect.strikes(self.members, member))
+        if effect.silences:
+            self._away += [(one.number, self.world.now_s, until_s) for one in struck]
+        for one in struck:
+            effect.apply(self, fault, one, until_s)
 
-    def _strike_world(self, fault: Fault, member: _Member, until_s: float) -> None:
-        world = self.world
-        if fault.kind is Kind.ISOLATE:
-            if fault.detail % 3 != 0:
-                world.deaf_until_s[member.number] = until_s
-            if fault.detail % 3 != 1:
-                world.mute_until_s[member.number] = until_s
-        elif fault.kind is Kind.SPLIT:
-            apart = {other.number for other in self._members if fault.detail >> other.number % 10 & 1}
-            beside = (member.number + 1) % len(self._members)  # both groups have somebody in them
-            world.split_until_s, world.split_from = until_s, frozenset(apart | {member.number}) - {beside}
-        elif fault.kind is Kind.LOG_OUTAGE:
-            world.log_down_until_s = until_s
-        elif fault.kind is Kind.STORE_OUTAGE:
-            world.store_down_until_s = until_s
-        elif fault.kind is Kind.LOST_ANSWER:
-            world.answers_lost_until_s = until_s
-
-    def _crash(self, member: _Member, operations: int, restart_s: float) -> None:
+    def crash(self, member: Member, operations: int, restart_s: float) -> None:
+        """Lets a member die after so many more operations; it starts again at a time."""
         if member.gate is not None:
             member.gate.operations_left = operations
             self._schedule(restart_s, member.number, "restart")
 
-    def _restart(self, member: _Member) -> None:
+    def join(self) -> None:
+        """Starts another member."""
+        self.members.append(self._member(len(self.members)))
+
+    def _restart(self, member: Member) -> None:
         if member.node is not None and member.gate is not None and member.gate.operations_left is not None:
             self._down(member, f"{member.gate.name} dies late")
         if member.node is None and not member.gone:
@@ -252,16 +220,16 @@ class Simulation:
             at_s, _, number, what = heapq.heappop(self._queue)
             self.world.now_s = max(self.world.now_s, at_s)
             self._do(what, number)
-            failed = [member.node.stopped for member in self._members if member.node and member.node.stopped]
+            failed = [member.node.stopped for member in self.members if member.node and member.node.stopped]
             if failed:
-                return self._stopped(next(iter(failed[0].values())), self._told(expected))
+                return self._stopped(next(iter(failed[0].values())), self._expected(expected))
             if self.world.now_s > checked_s:
                 checked_s = self.world.now_s + 0.5
-                if self.world.now_s > _PRODUCED_BY_S and self._all_out(self._told(expected)):
+                if self.world.now_s > _PRODUCED_BY_S and self._all_out(self._expected(expected)):
                     return self.outcome("")
-        return self.outcome(self._difference(self._told(expected)))
+        return self.outcome(self._difference(self._expected(expected)))
 
-    def _told(self, expected: Expected) -> Mapping[str, Collected]:
+    def _expected(self, expected: Expected) -> Mapping[str, Collected]:
         """What must come out, as far as it can be told now: asked again only if the inputs have changed since."""
         if not callable(expected):
             return expected
@@ -273,11 +241,11 @@ class Simulation:
 
     def _do(self, what: str, number: int) -> None:
         if what == "tick":
-            self._tick(self._members[number])
+            self._tick(self.members[number])
         elif what == "fault":
-            self._strike(self.faults[number])
+            self.strike(self.faults[number])
         elif what == "restart":
-            self._restart(self._members[number])
+            self._restart(self.members[number])
         else:
             stream, partition, parts = self._production[number]
             piece, log = parts.pop(0), self.world.inputs[stream]
