@@ -96,7 +96,7 @@ def _own(setup: Setup) -> Prepared:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeedOutcome:
     """What became of one seed; `shrunk` is the same problem with fewer faults."""
 
     outcome: Outcome
@@ -113,11 +113,11 @@ class Tally:
     """All that was seen of one setup."""
 
     setup: Setup
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[SeedOutcome] = field(default_factory=list)
     busy_s: float = 0.0
 
     @property
-    def divergences(self) -> list[Seen]:
+    def divergences(self) -> list[SeedOutcome]:
         return sorted((one for one in self.seen if one.outcome.problem), key=lambda one: one.outcome.seed)
 
     @property
@@ -181,18 +181,18 @@ def setups(job: str | None, inputs: Sequence[str], rows: int | None, **options: 
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def run_seeds(setup: Setup, seeds: Sequence[int], *, trace: bool) -> tuple[list[Seen], float]:
+def run_seeds(setup: Setup, seeds: Sequence[int], *, trace: bool) -> tuple[list[SeedOutcome], float]:
     """Some seeds, one after the other; and how long that took."""
     began_s = time.perf_counter()
     seen = []
     for seed in seeds:
         jobs, streams, expected = setup.prepared(seed)
         outcome = simulate(jobs, streams, expected, seed, **setup.options())
-        seen.append(Seen(outcome if trace or outcome.problem else replace(outcome, trace=())))
+        seen.append(SeedOutcome(outcome if trace or outcome.problem else replace(outcome, trace=())))
     return seen, time.perf_counter() - began_s
 
 
-def shrunk(setup: Setup, seen: Seen) -> Seen:
+def shrunk(setup: Setup, seen: SeedOutcome) -> SeedOutcome:
     """A divergence, with as few faults as it takes."""
     jobs, streams, expected = setup.prepared(seen.outcome.seed)
     return replace(seen, shrunk=shrink(jobs, streams, expected, seen.outcome, **setup.options()))
@@ -214,7 +214,7 @@ def run_all(tallies: Sequence[Tally], seeds: Sequence[int], *, workers: int, tra
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker_starts)
     try:
-        pending: dict[Future[tuple[list[Seen], float]], Tally] = {
+        pending: dict[Future[tuple[list[SeedOutcome], float]], Tally] = {
             pool.submit(run_seeds, tally.setup, chunk, trace=trace): tally for tally, chunk in chunks
         }
         for done in as_completed(pending):
@@ -225,7 +225,7 @@ def run_all(tallies: Sequence[Tally], seeds: Sequence[int], *, workers: int, tra
             worker.terminate()
 
 
-def _note(tally: Tally, seen: list[Seen], busy_s: float) -> int:
+def _note(tally: Tally, seen: list[SeedOutcome], busy_s: float) -> int:
     tally.seen += seen
     tally.busy_s += busy_s
     return len(seen)
@@ -290,7 +290,7 @@ def _tell(tally: Tally, console: Console, *, trace: bool) -> None:
         console.print(f"{tally.setup.name}: also seeds {rest}\n", markup=False, highlight=False, soft_wrap=True)
 
 
-def _story(setup: Setup, seen: Seen, *, whole: bool) -> Group:
+def _story(setup: Setup, seen: SeedOutcome, *, whole: bool) -> Group:
     """One run for people: what was wrong, with how few faults, what happened, and how to see it again."""
     outcome, told = seen.outcome, seen.shrunk or seen.outcome
     title = Text.assemble((f"{setup.name}, seed {outcome.seed}: ", "bold"))
@@ -354,7 +354,7 @@ def _write(tallies: Sequence[Tally], workers: int, file: Path) -> None:
     write_records(records, file)
 
 
-def _divergence(setup: Setup, seen: Seen) -> dict[str, object]:
+def _divergence(setup: Setup, seen: SeedOutcome) -> dict[str, object]:
     told = seen.shrunk or seen.outcome
     return {
         "seed": seen.outcome.seed,

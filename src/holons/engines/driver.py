@@ -1,6 +1,6 @@
-"""A driver: starts, watches and stops nodes over a site. Where a node runs is a subclass's business.
+"""A driver starts, watches and stops nodes over a site. Its subclasses say where a node runs.
 
-A driver coordinates nothing. It writes jobs into the control log, hands out their code, and looks at heartbeats; if it dies,
+A driver coordinates nothing. It writes jobs into the control log, hands out their code, and reads heartbeats; if it dies,
 its nodes end themselves, and another driver goes on with the same site.
 """
 
@@ -29,7 +29,8 @@ from holons.node import Node, Settings, Site, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
 _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
-"""A node that finds nothing to do sleeps for so long; ever longer if that goes on, since to look costs a core's time."""
+"""How long a node sleeps that has nothing to do, at first and at most; each sleep is longer than the one before, since every
+look costs processor time."""
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
     "NUMPY_MADVISE_HUGEPAGE": "0",
@@ -37,7 +38,7 @@ ENVIRONMENT: Final = {
     "MALLOC_TOP_PAD_": str(64 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
 }
-"""What node processes get where nothing else is said.
+"""Environment variables of node processes, unless they are set already.
 
 A node is one thread: a second one of polars would take its core from other nodes, and to hand small columns back and forth
 costs more than it gains. And it keeps the memory that it frees (up to half a gigabyte, with glibc): columns of a megabyte
@@ -50,7 +51,7 @@ _TEND_S = 0.5
 
 @dataclass(frozen=True)
 class Birth:
-    """Everything that a node process needs to know when it starts."""
+    """Everything that a node process needs when it starts."""
 
     site: Site
     name: str
@@ -60,11 +61,11 @@ class Birth:
     """What it logs at this level or above reaches the driver."""
 
 
-class Process(Protocol):
-    """A process, as whoever started it sees it."""
+class ProcessHandle(Protocol):
+    """A process, as its starter sees it."""
 
     def alive(self) -> bool:
-        """Whether it still runs, or is being run again."""
+        """Returns whether it still runs, or is being started again."""
         ...
 
     def join(self, timeout_s: float) -> None:
@@ -72,23 +73,23 @@ class Process(Protocol):
         ...
 
     def kill(self) -> None:
-        """SIGKILL, or the like: no goodbye."""
+        """Ends it at once, as SIGKILL does."""
         ...
 
 
-class NodeRun(Process, Protocol):
-    """A node's process, or all those that it had one after the other."""
+class NodeRun(ProcessHandle, Protocol):
+    """The process of a node, or all those that it had one after the other."""
 
     def deaths(self) -> int:
-        """How often it has died so far."""
+        """Returns how often it has died so far."""
         ...
 
 
 class Driver(ABC):
-    """Nodes over one site. Use it as a context manager: at its end nothing is left running."""
+    """Runs nodes over one site. Use it as a context manager: at its end no node is left running."""
 
     silent_s = 60.0
-    """How long no node at all may be heard."""
+    """For how long the driver waits for a heartbeat of any node before it gives up."""
 
     def __init__(self, site: Site, settings: Settings | None = None) -> None:
         self.site = site
@@ -131,15 +132,15 @@ class Driver(ABC):
         return version
 
     def cancel(self, name: str) -> None:
-        """Stops a job everywhere; what it put out stays."""
+        """Stops a job everywhere; what it has emitted stays."""
         cancel(name, self._ports)
 
     def stopped(self) -> dict[str, Stopped]:
-        """The jobs that were stopped, by id, and why."""
+        """Returns the jobs that were stopped, by id, each with the reason."""
         return self.site.jobs().stopped
 
     def collected(self, name: str) -> Collected:
-        """All rows that a job has put out so far."""
+        """Returns all rows that a job has emitted so far."""
         return emitted(self.site, name).collected()
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -152,13 +153,13 @@ class Driver(ABC):
         return name
 
     def kill(self, name: str) -> None:
-        """Ends a node without a goodbye."""
+        """Ends a node at once, so that it hands nothing over."""
         process = self.running.pop(name)
         process.kill()
         process.join(_STOP_S)
 
     def replace_the_dead(self) -> list[str]:
-        """Starts a new node for each that has died; returns who had died."""
+        """Starts a new node for each one that has died; returns the names of the dead."""
         dead = [name for name, process in self.running.items() if not process.alive()]
         for name in dead:
             process = self.running.pop(name)
@@ -169,11 +170,11 @@ class Driver(ABC):
 
     @property
     def deaths(self) -> int:
-        """How many nodes have died: replaced here, or run again by Spark."""
+        """How many nodes have died: those that were replaced here, and those that Spark started again."""
         return self._deaths + sum(process.deaths() for process in self.running.values())
 
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
-        """Lets a node hand everything over, and go."""
+        """Lets a node hand everything over and leave, and waits for that."""
         process = self.running.pop(name)
         self._orders.send(NodeOrder(name, "leave"))
         process.join(timeout_s)
@@ -182,21 +183,22 @@ class Driver(ABC):
             process.join(_STOP_S)
 
     def retire(self, name: str) -> str:
-        """Starts another node in the place of one, which hands everything over and goes by itself; returns the new one."""
+        """Starts another node in the place of one that hands everything over and leaves by itself; returns the new name."""
         self._retired.append(self.running.pop(name))
         self._orders.send(NodeOrder(name, "leave"))
         return self.start()
 
     def finished(self) -> bool:
-        """Whether a node says that all inputs have ended and everything is out.
+        """Returns whether a node reports that all inputs have ended and everything is emitted.
 
-        Its word is enough, since it has that of all who run something; so a node that hangs holds nobody up.
+        One report is enough, since a node waits for the reports of all owners of partitions before it sends its own; so a
+        node that hangs does not hold the run up.
         """
         self._relay.relay()
         return any(base_name(name) in self.running for name in self.watcher.finished(len(self._versions)))
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until everything is out; False if that takes too long."""
+        """Waits until everything is emitted; returns False if that takes longer than `timeout_s`."""
         until_s = self.clock.now_s() + timeout_s
         while not self.finished():
             if self.clock.now_s() > until_s:
@@ -205,9 +207,9 @@ class Driver(ABC):
         return True
 
     def tend(self, version: Submitted) -> bool:
-        """Looks after a job: call it again and again, until it is True, when everything is out.
+        """Looks after a job; to be called again and again until it returns True, once everything is emitted.
 
-        Nodes that died are replaced; what stopped the job is raised.
+        Nodes that have died are replaced; if the job was stopped, the reason is raised.
         """
         finished, now_s = self.finished(), self.clock.now_s()
         if finished or now_s - self._tended_s >= _TEND_S:
@@ -219,7 +221,7 @@ class Driver(ABC):
         return finished
 
     def run_to_end(self, job: Job, nodes: int) -> Collected:
-        """Runs a job on so many nodes until everything is out, and returns that."""
+        """Runs a job on so many nodes until everything is emitted, and returns all rows."""
         version = self.submit(job)
         for _ in range(nodes):
             self.start()
@@ -237,7 +239,7 @@ class Driver(ABC):
             )
 
     def stop(self) -> None:
-        """Asks all nodes to end, and ends those that do not."""
+        """Asks all nodes to end, and kills those that do not."""
         for name in self.running:
             self._orders.send(NodeOrder(name, "stop"))
         until_s = self.clock.now_s() + _STOP_S
@@ -254,17 +256,17 @@ class Driver(ABC):
 
 
 def check_stopped(stopped: Stopped | None) -> None:
-    """Raises if a job was stopped: since it failed, or because somebody elsewhere wanted that."""
+    """Raises `JobFailed` if a job was stopped: because it failed, or because somebody else cancelled or upgraded it."""
     if stopped is not None:
         story, _, hint = stopped.reason.partition("\n  hint: ")
         raise JobFailed(
             f"{stopped.job} was stopped everywhere: {stopped.kind}: {story}",
-            hint=hint or "what it put out before is still there; other jobs were not touched",
+            hint=hint or "the rows that it emitted before are kept; other jobs were not touched",
         )
 
 
 def live(birth: Birth, wanted: Callable[[], bool]) -> None:
-    """The whole life of a node process: until it is told to go, or nobody wants it any more."""
+    """Runs a node in this process until it is told to leave or to stop, or until `wanted` returns False."""
     with forwarding(birth.site.shared("logs", birth.name), birth.log_level):
         _run_node(birth, wanted)
 
@@ -299,7 +301,7 @@ def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
 
 
 def _obey(orders: Orders, node: Node) -> bool:
-    """Takes what the driver says; True if it says to stop."""
+    """Follows the orders of the driver; returns True if the node is to stop."""
     for order in orders.received():
         if isinstance(order, JobOrder):
             try:
@@ -314,5 +316,5 @@ def _obey(orders: Orders, node: Node) -> bool:
 
 
 def base_name(name: str) -> str:
-    """A node's name as its driver knows it: whoever runs it again adds a number."""
+    """Returns the name under which a driver knows a node: without the number that is added when it is started again."""
     return name.partition(".")[0]

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from holons import wire
 from holons.clock import SystemClock
-from holons.engines.driver import Process
+from holons.engines.driver import ProcessHandle
 from holons.errors import ProducerFailed, PromiseBroken
 from holons.node import Site
 from holons.streams import Cursor, ReadableLog, SharedLog, WritableLog
@@ -108,7 +108,7 @@ class Producers(ABC):
         self._running = self.launch(self.tasks)
 
     @abstractmethod
-    def launch(self, tasks: Sequence[ProducerTask]) -> list[Process]:
+    def launch(self, tasks: Sequence[ProducerTask]) -> list[ProcessHandle]:
         """Starts processes that call `produce`, one for each task."""
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ _RATE_S: Final = 1.0
 """Rows per second are measured over at least so long."""
 
 
-class _Mark(NamedTuple):
+class _Unchanged(NamedTuple):
     """When something was last different from what it is now."""
 
     value: object
@@ -36,8 +36,8 @@ class Watcher:
         self._first: dict[tuple[str, int], int] = {}
         self._furthest: dict[tuple[str, int], Running] = {}
         self._began_s = clock.now_s()
-        self._unmoved: dict[tuple[str, int], _Mark] = {}
-        self._waiting: dict[str, _Mark] = {}
+        self._unmoved: dict[tuple[str, int], _Unchanged] = {}
+        self._waiting: dict[str, _Unchanged] = {}
         self._before: tuple[float, int, dict[str, dict[int, int]]] | None = None
         self._rate = 0.0
         self._node_rates: dict[str, float] = {}
@@ -144,8 +144,8 @@ def rows_read(one: Running) -> int:
     return one.offset - (one.watermark >= ENDING)
 
 
-def _since(known: _Mark | None, value: object, now_s: float) -> _Mark:
-    return known if known is not None and known.value == value else _Mark(value, now_s)
+def _since(known: _Unchanged | None, value: object, now_s: float) -> _Unchanged:
+    return known if known is not None and known.value == value else _Unchanged(value, now_s)
 
 
 def _activity(one: Running) -> Activity:

@@ -104,7 +104,7 @@ def test_a_program_that_is_no_function_of_its_input_is_called_so(app: Path, faul
 def test_a_program_that_diverges_under_faults_alone_is_not_called_so():
     fault = draw_faults(5, 3, 6.0)[0]
     for faults, found in ((), True), ((fault,), False):
-        seen = sim.Seen(Outcome(5, "it differs", 1.0, (fault,), ()), Outcome(5, "it differs", 1.0, faults, ()))
+        seen = sim.SeedOutcome(Outcome(5, "it differs", 1.0, (fault,), ()), Outcome(5, "it differs", 1.0, faults, ()))
         for job, known in ("app.py:job", found), ("", False):
             told = " ".join(map(str, sim._story(sim.Setup("x", job), seen, whole=False).renderables))
             assert ("not a function of its input" in told) == known

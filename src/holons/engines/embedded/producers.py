@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 
-from holons.engines.driver import Process
+from holons.engines.driver import ProcessHandle
 from holons.engines.producers import Producers, ProducerTask, produce
 
 _spawn = multiprocessing.get_context("spawn")
@@ -16,7 +16,7 @@ _spawn = multiprocessing.get_context("spawn")
 class ProcessProducers(Producers):
     """A process for each task. They end themselves when this one is gone."""
 
-    def launch(self, tasks: Sequence[ProducerTask]) -> list[Process]:
+    def launch(self, tasks: Sequence[ProducerTask]) -> list[ProcessHandle]:
         processes = [
             _spawn.Process(target=_main, args=(task, os.getpid()), daemon=True, name=task.writer) for task in tasks
         ]

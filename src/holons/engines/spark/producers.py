@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from holons.engines.driver import Process
+from holons.engines.driver import ProcessHandle
 from holons.engines.producers import Feed, Producers, ProducerTask, produce
 from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import session
@@ -25,7 +25,7 @@ class SparkProducers(Producers):
         self._spark = spark_session or session(tasks)
         super().__init__(site, stream, feed, tasks=tasks)
 
-    def launch(self, tasks: Sequence[ProducerTask]) -> list[Process]:
+    def launch(self, tasks: Sequence[ProducerTask]) -> list[ProcessHandle]:
         return [SparkJob(self._spark, tasks[0].talk, producer_task(tasks), tasks=len(tasks))]
 
 
