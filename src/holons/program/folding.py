@@ -29,9 +29,10 @@ from holons.program.calls import ProcessScope
 from holons.program.job import Job
 from holons.program.locals import freeze, thaw
 from holons.program.outputs import RESERVED, Output
-from holons.program.process import ProcessPart, ProcessState, _Begun, _Slice
+from holons.program.process import BegunCall, ProcessPart, ProcessState
 from holons.program.records import Records
 from holons.program.run import ProgramRun
+from holons.program.screening import RowSlice
 from holons.wcrdt import RecordFormat, Replica, ReplicaState
 from holons.windows import BEGINNING, ENDING, TIME_LIMIT, Window
 
@@ -159,7 +160,7 @@ class PartialFold(ProcessPart):
                 order=int(orders[repeated[0]]),
             )
         self._lowest = ENDING
-        self._wait(frame, Origin(self.partition, 0, len(frame), orders), lambda: frame)
+        self._enqueue(frame, Origin(self.partition, 0, len(frame), orders), lambda: frame)
         while self.work(self._nothing):
             pass
         outputs = [(output.channel, _written(output.table)) for output in self.outputs]
@@ -168,7 +169,7 @@ class PartialFold(ProcessPart):
         if self._bounded:
             self.state.by_hand = BEGINNING  # what follows may have been before
 
-    def _begin(self, piece: _Slice) -> _Begun:
+    def _begin(self, piece: RowSlice) -> BegunCall:
         begun = super()._begin(piece)
         times = begun.call.events.ts.micros
         if len(times):

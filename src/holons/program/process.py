@@ -1,4 +1,4 @@
-"""The process part of a partition: rows in, contributions and process outputs out.
+"""The process part of a partition: it takes rows, and makes contributions and the outputs of `process`.
 
 Every call of the user's `process` is a transaction: what it inserts, outputs and sets takes effect when it returns.
 So a call that is parked at an await can be given up at any time and begun again elsewhere.
@@ -14,67 +14,46 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from holons.algebra import Origin
-from holons.errors import BadInput, InvariantBroken
+from holons.errors import InvariantBroken
 from holons.program.calls import Call, ProcessScope, Wanted, placed
-from holons.program.events import Event, Events, Times, event_times
+from holons.program.events import Event
 from holons.program.job import Job
 from holons.program.layout import bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
-from holons.program.outputs import DEAD, LATE, Output, number, tables
+from holons.program.outputs import Output, number, tables
 from holons.program.records import PROCESS, ProcessRecord
+from holons.program.screening import Batch, RowSlice, Screening, frame_of
 from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes, nested
-from holons.windows import BEGINNING, TIME_LIMIT, EventClock, is_ascending, seal_points
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """Rows that are handled by one call, with the columns that the program sees."""
-
-    frame: pl.DataFrame
-    origin: Origin
-    read_whole: Callable[[], pl.DataFrame]
-    """The rows that these are a part of, with all columns."""
-    first: int = 0
-    """Where in those they begin."""
-
-    def part(self, low: int, high: int) -> _Slice:
-        """The rows from `low` up to `high`."""
-        frame, origin = self.frame.slice(low, high - low), self.origin.between(low, high)
-        return _Slice(frame, origin, self.read_whole, self.first + low)
-
-    def whole(self) -> pl.DataFrame:
-        """These rows with all columns."""
-        return self.read_whole().slice(self.first, len(self.frame))
+from holons.windows import BEGINNING, EventClock, seal_points
 
 
 @dataclass(frozen=True)
 class _QueuedMark:
-    """A mark that waits for its turn."""
+    """A mark that waits until the rows before it are processed."""
 
     ts: int
     offset: int
 
 
 @dataclass
-class _Begun:
-    """A call under way, and what it will have done to the clock once it returns."""
+class BegunCall:
+    """A call that has begun, and the clock as it will be once the call returns."""
 
     call: Call
     clock: EventClock
     end: int
-    set_aside: list[tuple[str, pl.DataFrame]]
+    diverted: list[tuple[str, pl.DataFrame]]
     coroutine: Coroutine[Any, Any, None] | None = None
     wanted: Wanted | None = None
 
 
 @dataclass
 class ProcessState:
-    """Everything that a process part resumes from."""
+    """The position of a process part in its log, its clocks, and the values of its locals."""
 
     offset: int = 0
     watermark: int = BEGINNING
@@ -83,11 +62,11 @@ class ProcessState:
     ordinals: dict[str, int] = field(default_factory=dict)
     locals: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, list[str]] = field(default_factory=dict)
-    """What each channel of `output(events)` holds: always the same, wherever a batch ended."""
+    """The columns of each channel of `output(events)`: always the same, wherever a batch ended."""
 
 
 class ProcessPart:
-    """One partition's rows, in log order, through the user's `process`."""
+    """Runs the rows of one partition, in the order of the log, through the user's `process`."""
 
     scope_of: type[ProcessScope] = ProcessScope
 
@@ -96,9 +75,10 @@ class ProcessPart:
     ) -> None:
         self.layout = job.layout
         self.silent_below = silent_below
-        """Rows below this offset have no outputs here: they are an older version's."""
+        """Rows below this offset have no outputs here: an older version of the job has emitted them."""
         self.input = job.inputs[input_index]
         self.reads = self.input.reads
+        self.screening = Screening(self.input, job.program)
         self.disorder_us = self.input.disorder_us
         self.partition = partition
         self.state = ProcessState(locals=initial_locals(job, "process"))
@@ -111,54 +91,49 @@ class ProcessPart:
             self._restore(resume)
         self.deltas: list[Delta] = []
         self.outputs: list[Output] = []
-        self._todo: deque[_Slice | _QueuedMark] = deque()
+        self._waiting: deque[RowSlice | _QueuedMark] = deque()
         self._read_to = self.state.offset
-        self._begun: _Begun | None = None
+        self._begun: BegunCall | None = None
         self.scope = self.scope_of(self.layout)
         self._program = bind(job.program, self.scope)
 
-    # --- what comes in ---------------------------------------------------------------------------------------------
+    # --- rows and marks --------------------------------------------------------------------------------------------
 
     def feed(
         self,
-        batch: pa.RecordBatch | pa.Table | pl.DataFrame,
+        batch: Batch,
         offset: int,
         whole: Callable[[], pa.Table] | None = None,
     ) -> None:
-        """Takes rows of the log, the first of them at `offset`. Any cut of the log is as good as any other.
+        """Takes rows of the log, the first of them at `offset`. Results do not depend on how the log is cut into batches.
 
-        If the batch has only the columns that the program reads, `whole` gives the same rows with all of them: rows that
-        are set aside lose nothing.
+        If the batch has only the columns that the program reads, `whole` returns the same rows with all columns, so that
+        diverted rows lose nothing.
         """
-        frame = _frame(batch)
-        self._expect(offset)
+        frame = frame_of(batch)
+        self._check_offset(offset)
         self._read_to = offset + len(frame)
-        read = cache(lambda: frame if whole is None else _frame(whole()))
-        self._wait(frame, Origin(self.partition, offset, len(frame)), read)
+        read = cache(lambda: frame if whole is None else frame_of(whole()))
+        self._enqueue(frame, Origin(self.partition, offset, len(frame)), read)
 
-    def _wait(self, frame: pl.DataFrame, origin: Origin, read_whole: Callable[[], pl.DataFrame]) -> None:
-        """Rows wait for their calls."""
-        everything, before = _Slice(self._seen(frame), origin, read_whole), self.silent_below - origin.first
+    def _enqueue(self, frame: pl.DataFrame, origin: Origin, read_whole: Callable[[], pl.DataFrame]) -> None:
+        """Lets rows wait for their calls."""
+        everything = RowSlice(self.screening.seen(frame), origin, read_whole)
+        before = self.silent_below - origin.first
         if self.layout.asynchronous and self.layout.row_by_row:
-            self._todo.extend(everything.part(at, at + 1) for at in range(len(frame)))
-        elif 0 < before < len(frame):  # each call is silent, or not
-            self._todo += everything.part(0, before), everything.part(before, len(frame))
+            self._waiting.extend(everything.part(at, at + 1) for at in range(len(frame)))
+        elif 0 < before < len(frame):  # the outputs of a call are all emitted, or none is
+            self._waiting += everything.part(0, before), everything.part(before, len(frame))
         elif len(frame):
-            self._todo.append(everything)
-
-    def _seen(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The columns that the program sees, as far as they are there."""
-        if self.reads is None or len(self.reads) == frame.width:
-            return frame
-        return frame.select(name for name in frame.columns if name in self.reads)
+            self._waiting.append(everything)
 
     def mark(self, ts: int, offset: int) -> None:
-        """Takes a mark of the log: a control row at an offset of its own (invariant: logged idleness)."""
-        self._expect(offset)
+        """Takes a mark of the log, a control row at an offset of its own (invariant: logged idleness)."""
+        self._check_offset(offset)
         self._read_to = offset + 1
-        self._todo.append(_QueuedMark(ts, offset))
+        self._waiting.append(_QueuedMark(ts, offset))
 
-    def _expect(self, offset: int) -> None:
+    def _check_offset(self, offset: int) -> None:
         if offset != self._read_to:
             raise InvariantBroken(
                 f"own-input: partition {self.partition} was fed offset {offset} after {self._read_to}"
@@ -166,118 +141,66 @@ class ProcessPart:
 
     @property
     def read_to(self) -> int:
-        """The offset to read next."""
+        """Returns the offset to read next."""
         return self._read_to
 
     @property
     def busy(self) -> bool:
-        """Whether rows that were fed still wait for their call."""
-        return bool(self._todo) or self._begun is not None
+        """Whether rows that were fed still wait for their call, or a call is parked."""
+        return bool(self._waiting) or self._begun is not None
 
     @property
     def parked(self) -> Wanted | None:
-        """The window that a call waits for, if it is parked."""
+        """Returns the window that the parked call waits for, if there is one."""
         return self._begun.wanted if self._begun else None
 
     @property
-    def set_aside(self) -> dict[str, int]:
-        """How many rows were late, and how many had no usable time."""
-        return {channel: self.state.ordinals.get(channel, 0) for channel in (LATE, DEAD)}
-
-    @property
     def watermark(self) -> int:
-        """This partition's clock of stage 0."""
+        """Returns this partition's clock of stage 0."""
         return max(self.state.watermark, self.state.by_hand)
 
     # --- work ------------------------------------------------------------------------------------------------------
 
     def work(self, replica: Replica) -> bool:
-        """Makes one call, or finishes a parked one; says whether anything happened."""
+        """Makes one call, or continues a parked one; says whether anything happened."""
         self.scope.replica = replica
         if self._begun is not None:
             return self._drive(self._begun)
-        if not self._todo:
+        if not self._waiting:
             return False
-        piece = self._todo.popleft()
-        if isinstance(piece, _QueuedMark):
-            self.state.watermark = max(self.state.watermark, piece.ts)
-            self.state.offset = piece.offset + 1
+        next_up = self._waiting.popleft()
+        if isinstance(next_up, _QueuedMark):
+            self.state.watermark = max(self.state.watermark, next_up.ts)
+            self.state.offset = next_up.offset + 1
             self._seal(self.watermark)
             return True
-        with placed(partition=self.partition, offset=piece.origin.first):
-            begun = self._begin(piece)
+        with placed(partition=self.partition, offset=next_up.origin.first):
+            begun = self._begin(next_up)
         self._drive(begun)
         return True
 
-    def _begin(self, piece: _Slice) -> _Begun:
-        self._check_columns(piece)
-        frame, origin = piece.frame, piece.origin
-        ts, valid, ascending = self._times(frame)
+    def _begin(self, rows: RowSlice) -> BegunCall:
+        """Prepares a call for some rows. Where calls await, only for those up to the next row that seals a window."""
+        self.screening.check_columns(rows)
+        times = self.screening.times(rows.frame)
         clock = EventClock(self.disorder_us, self.state.watermark)
-        observed = clock.observe(ts if valid is None else ts[valid], ascending=ascending)
+        observed = clock.observe(times.usable(), ascending=times.ascending)
         if self.layout.asynchronous:
             watermarks = observed.watermarks()
             cuts = seal_points(watermarks, self.layout.specs(0))
-            if len(cuts):  # seals happen between calls: the other pieces wait for their turn
-                edges = [*(cuts if valid is None else np.flatnonzero(valid)[cuts]).tolist(), len(frame)]
-                self._todo.extendleft(reversed([piece.part(a, b) for a, b in itertools.pairwise(edges)]))
-                return self._begin(piece.part(0, edges[0]))
-            if len(watermarks):  # its first row may seal windows, which the call may then await
+            if len(cuts):  # seals happen between calls: the other rows wait for their turn
+                places = cuts if times.valid is None else np.flatnonzero(times.valid)[cuts]
+                edges = [*places.tolist(), len(rows.frame)]
+                self._waiting.extendleft(reversed([rows.part(a, b) for a, b in itertools.pairwise(edges)]))
+                return self._begin(rows.part(0, edges[0]))
+            if len(watermarks):  # the first row may seal windows, which the call may then await
                 self._seal(max(int(watermarks[0]), self.state.by_hand))
-        set_aside: list[tuple[str, pl.DataFrame]] = []
-        watermarks_at = observed.watermarks
-        if valid is not None:
-            set_aside.append((DEAD, _with_places(piece.whole(), self.input.stream, origin, ~valid, self._reason())))
-            frame, ts, origin = frame.filter(valid), ts[valid], origin.take(valid)
-        if observed.late is not None:
-            whole = piece.whole() if valid is None else piece.whole().filter(valid)
-            set_aside.append((LATE, _with_places(whole, self.input.stream, origin, observed.late)))
-            on_time = ~observed.late
-            left = observed.watermarks()[on_time]
-            frame, ts, origin, watermarks_at = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: left
-        events = Events(frame, Times(ts, origin, own=True, ascending=bool(ascending)), self.input.stream)
-        call = Call(events, watermarks_at, self.state.locals, self.state.sealed_to, self.state.by_hand)
-        return _Begun(call, clock, piece.origin.end, set_aside)
+        screened = self.screening.screen(rows, times, observed)
+        state = self.state
+        call = Call(screened.events, screened.watermarks, state.locals, state.sealed_to, state.by_hand)
+        return BegunCall(call, clock, rows.origin.end, screened.diverted)
 
-    def _check_columns(self, piece: _Slice) -> None:
-        """Says which columns are missing, and what there is."""
-        name, stream, there = self.input.time, self.input.stream, piece.frame.columns
-        if name not in there:
-            raise BadInput(
-                f"stream {stream!r} has no time column {name!r}",
-                hint=f"name one of {', '.join(piece.whole().columns)}: {self._program._time_hint(stream)}",
-            )
-        missing = sorted(self.reads.difference(there)) if self.reads is not None else []
-        if missing:
-            line, there = self._program._line_that_reads(stream, missing[0]), piece.whole().columns
-            told = "" if line else "columns= names what the program reads; "
-            raise BadInput(
-                f"{line}{': ' if line else ''}stream {stream!r} has no column {', '.join(map(repr, missing))}",
-                hint=f"{told}there is {', '.join(there)}",
-            )
-
-    def _times(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None, bool | None]:
-        """Each row's time, which rows have one (None: all), and whether those times ascend (None: not known)."""
-        column = event_times(frame[self.input.time], self.input.stream)
-        nulls = column.null_count()
-        ts = (column.fill_null(TIME_LIMIT) if nulls else column).to_numpy()
-        if len(ts) == 0:
-            return ts, None, True
-        ascending = not nulls and is_ascending(ts)
-        low, high = (ts[0], ts[-1]) if ascending else (ts.min(), ts.max())
-        if not nulls and int(high) < TIME_LIMIT and int(low) > -TIME_LIMIT:
-            return ts, None, ascending
-        return ts, (ts < TIME_LIMIT) & (ts > -TIME_LIMIT), None
-
-    def _reason(self) -> pl.Expr:
-        name = self.input.time
-        return (
-            pl.when(pl.col(name).is_null())
-            .then(pl.lit(f"no time in column {name!r}"))
-            .otherwise(pl.lit(f"the time in column {name!r} is out of range"))
-        )
-
-    def _drive(self, begun: _Begun) -> bool:
+    def _drive(self, begun: BegunCall) -> bool:
         call = begun.call
         self.scope.call = call
         begun_at = self.state.offset
@@ -292,7 +215,7 @@ class ProcessPart:
             self.scope.call = None
         return True
 
-    def _run(self, begun: _Begun) -> bool:
+    def _run(self, begun: BegunCall) -> bool:
         """Runs the user's code; False if it is parked."""
         events = begun.call.events
         if not self.layout.asynchronous:
@@ -326,22 +249,22 @@ class ProcessPart:
         call.row = row
         return Event(values, int(call.events.ts.micros[row]), self.partition, self.input.stream)
 
-    def _commit(self, begun: _Begun) -> None:
-        """The call has returned: its effects become real."""
+    def _commit(self, begun: BegunCall) -> None:
+        """Makes the effects of a call real that has returned."""
         call, state = begun.call, self.state
         for index, rows in call.checked_inserts(self.layout):
             self.contributions.insert(index, rows)
-        put_out = [(channel, tables([frame])) for channel, frame in begun.set_aside]
-        put_out += call.ordered_outputs(state.columns)
+        outputs = [(channel, tables([frame])) for channel, frame in begun.diverted]
+        outputs += call.ordered_outputs(state.columns)
         if begun.end > self.silent_below:
-            for channel, made in put_out:
-                self.outputs += number(channel, self.partition, state.ordinals, made)
+            for channel, emitted in outputs:
+                self.outputs += number(channel, self.partition, state.ordinals, emitted)
         state.locals.update(checked_locals(call.locals))
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
         self._seal(self.watermark)
 
     def _seal(self, watermark: int) -> None:
-        """Sends what the clock has passed: one delta for every crossed window end, even if empty."""
+        """Seals all panes that the clock has passed, as one delta, even if it is empty."""
         end = self.layout.boundary(0, watermark)
         if end <= self.state.sealed_to:
             return
@@ -350,9 +273,9 @@ class ProcessPart:
         self.state.sealed_to = end
 
     def absorb(self, contributions: Iterable[bytes], state: ProcessState) -> None:
-        """Takes in rows that were folded elsewhere (`program.folding`), and what they did to the state; then seals."""
-        for one in contributions:
-            self.contributions.absorb(one)
+        """Merges rows that were folded elsewhere (`program.folding`), with the state that they lead to; then seals."""
+        for contribution in contributions:
+            self.contributions.absorb(contribution)
         self.state, self._read_to = state, state.offset
         self._seal(self.watermark)
 
@@ -397,13 +320,13 @@ class ProcessPart:
             self.local_panes[index].restore(sealed, seals)
 
     def forget(self, emitted_to: Sequence[int]) -> None:
-        """Drops WLocal values that a stored window record is past (less what the handle keeps)."""
+        """Drops the WLocal values that a stored window record does not need any more."""
         for panes in self.local_panes.values():
             panes.trim(panes.handle.read_to(emitted_to) - panes.handle.keep_us)
 
     @property
     def forgotten_to(self) -> list[int]:
-        """By stage, how far a window part must have emitted to find all WLocal values here that it may still read."""
+        """Returns for each stage how far a window part must have emitted to find all WLocal values here that it may read."""
         forgotten_to = [BEGINNING] * self.layout.stages
         for panes in self.local_panes.values():
             if panes.trimmed_to > BEGINNING:
@@ -414,7 +337,7 @@ class ProcessPart:
 
 
 def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, SealedPanes]) -> tuple[Seal, ...]:
-    """Seals up to `end`; of local handles only the presence travels, their values stay in `local_panes`."""
+    """Seals all panes up to `end`. Values of local handles stay in `local_panes`; that they exist is sent."""
     seals = []
     for index, pane, state in contributions.seal(end):
         panes = local_panes.get(index)
@@ -422,19 +345,3 @@ def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, Se
             panes.add(pane, 0, state)
         seals.append(Seal(index, pane, contributions.encode(index, state) if panes is None else b""))
     return tuple(seals)
-
-
-def _frame(batch: pa.RecordBatch | pa.Table | pl.DataFrame) -> pl.DataFrame:
-    frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch, rechunk=False)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
-
-
-def _with_places(
-    frame: pl.DataFrame, stream: str, origin: Origin, chosen: npt.NDArray[np.bool_], reason: pl.Expr | None = None
-) -> pl.DataFrame:
-    """The chosen rows with where they were, for a side channel."""
-    places: list[pl.Expr | pl.Series] = [pl.lit(stream).alias("_stream"), pl.Series("_offset", origin.offsets())]
-    if reason is not None:
-        places.append(reason.alias("_reason"))
-    return frame.with_columns(*places).filter(chosen)

@@ -1,0 +1,158 @@
+"""Which rows of a log a program sees: those with a usable time that are not late, and of them the columns that it reads.
+
+All other rows are diverted, whole, to the channels `dead` and `late`, with where they were in which stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from holons.algebra import IntArray, Origin
+from holons.errors import BadInput
+from holons.program.events import Events, Times, event_times
+from holons.program.job import Input
+from holons.program.outputs import DEAD, LATE
+from holons.program.program import Program
+from holons.windows import TIME_LIMIT, Observed, is_ascending
+
+Batch: TypeAlias = pa.RecordBatch | pa.Table | pl.DataFrame
+
+
+@dataclass(frozen=True)
+class RowSlice:
+    """Rows that are handled by one call, with the columns that the program sees."""
+
+    frame: pl.DataFrame
+    origin: Origin
+    read_whole: Callable[[], pl.DataFrame]
+    """Returns the rows that these are a part of, with all columns."""
+    first: int = 0
+    """Where these rows begin among those."""
+
+    def part(self, low: int, high: int) -> RowSlice:
+        """Returns the rows from `low` up to `high`."""
+        frame, origin = self.frame.slice(low, high - low), self.origin.between(low, high)
+        return RowSlice(frame, origin, self.read_whole, self.first + low)
+
+    def whole(self) -> pl.DataFrame:
+        """Returns these rows with all columns."""
+        return self.read_whole().slice(self.first, len(self.frame))
+
+
+@dataclass(frozen=True)
+class RowTimes:
+    """The times of some rows."""
+
+    micros: IntArray
+    valid: npt.NDArray[np.bool_] | None
+    """Which rows have a usable time; None if all have one."""
+    ascending: bool | None
+    """Whether usable times ascend; None if nobody has looked."""
+
+    def usable(self) -> IntArray:
+        """Returns the usable times."""
+        return self.micros if self.valid is None else self.micros[self.valid]
+
+
+@dataclass(frozen=True)
+class Screened:
+    """The rows of a slice that the program sees, and the others."""
+
+    events: Events
+    watermarks: Callable[[], IntArray]
+    """Returns the watermark at each row that the program sees."""
+    diverted: list[tuple[str, pl.DataFrame]]
+    """By channel, the rows that it does not see."""
+
+
+class Screening:
+    """Decides for one stream which rows a program sees."""
+
+    def __init__(self, source: Input, program: Program) -> None:
+        self._source = source
+        self._program = program
+
+    def seen(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Selects the columns that the program sees, as far as a frame has them."""
+        reads = self._source.reads
+        if reads is None or len(reads) == frame.width:
+            return frame
+        return frame.select(name for name in frame.columns if name in reads)
+
+    def check_columns(self, rows: RowSlice) -> None:
+        """Raises `BadInput` if a column is missing that the job names."""
+        time, stream, reads = self._source.time, self._source.stream, self._source.reads
+        if time not in rows.frame.columns:
+            raise BadInput(
+                f"stream {stream!r} has no time column {time!r}",
+                hint=f"name one of {', '.join(rows.whole().columns)}: {self._program._time_hint(stream)}",
+            )
+        missing = sorted(reads.difference(rows.frame.columns)) if reads is not None else []
+        if missing:
+            line = self._program._line_that_reads(stream, missing[0])
+            explanation = "" if line else "columns= names what the program reads; "
+            raise BadInput(
+                f"{line}{': ' if line else ''}stream {stream!r} has no column {', '.join(map(repr, missing))}",
+                hint=f"{explanation}there is {', '.join(rows.whole().columns)}",
+            )
+
+    def times(self, frame: pl.DataFrame) -> RowTimes:
+        """Returns the time of each row."""
+        column = event_times(frame[self._source.time], self._source.stream)
+        nulls = column.null_count()
+        ts = (column.fill_null(TIME_LIMIT) if nulls else column).to_numpy()
+        if len(ts) == 0:
+            return RowTimes(ts, None, ascending=True)
+        ascending = not nulls and is_ascending(ts)
+        low, high = (ts[0], ts[-1]) if ascending else (ts.min(), ts.max())
+        if not nulls and int(high) < TIME_LIMIT and int(low) > -TIME_LIMIT:
+            return RowTimes(ts, None, ascending)
+        return RowTimes(ts, (ts < TIME_LIMIT) & (ts > -TIME_LIMIT), None)
+
+    def screen(self, rows: RowSlice, times: RowTimes, observed: Observed) -> Screened:
+        """Diverts the rows that the program does not see."""
+        frame, origin, ts, valid = rows.frame, rows.origin, times.micros, times.valid
+        watermarks, diverted = observed.watermarks, list[tuple[str, pl.DataFrame]]()
+        if valid is not None:
+            diverted.append((DEAD, self._with_places(rows.whole(), origin, ~valid, self._reason())))
+            frame, ts, origin = frame.filter(valid), ts[valid], origin.take(valid)
+        if observed.late is not None:
+            whole = rows.whole() if valid is None else rows.whole().filter(valid)
+            diverted.append((LATE, self._with_places(whole, origin, observed.late)))
+            on_time = ~observed.late
+            remaining = observed.watermarks()[on_time]
+            frame, ts, origin, watermarks = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: remaining
+        own_times = Times(ts, origin, own=True, ascending=bool(times.ascending))
+        return Screened(Events(frame, own_times, self._source.stream), watermarks, diverted)
+
+    def _reason(self) -> pl.Expr:
+        name = self._source.time
+        return (
+            pl.when(pl.col(name).is_null())
+            .then(pl.lit(f"no time in column {name!r}"))
+            .otherwise(pl.lit(f"the time in column {name!r} is out of range"))
+        )
+
+    def _with_places(
+        self, frame: pl.DataFrame, origin: Origin, chosen: npt.NDArray[np.bool_], reason: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        """Returns the chosen rows with where they were, and perhaps why they are not seen."""
+        stream = pl.lit(self._source.stream).alias("_stream")
+        places: list[pl.Expr | pl.Series] = [stream, pl.Series("_offset", origin.offsets())]
+        if reason is not None:
+            places.append(reason.alias("_reason"))
+        return frame.with_columns(*places).filter(chosen)
+
+
+def frame_of(batch: Batch) -> pl.DataFrame:
+    """Returns a batch as a polars frame, without copying it."""
+    frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch, rechunk=False)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
