@@ -6,9 +6,9 @@ Properties run quickly and always alike (`quick`); `make verify` tries many more
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
-from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, Verbosity, settings
 
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -25,13 +25,11 @@ settings.register_profile(
     verbosity=Verbosity.normal,
 )
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS", _SHORT_LIVED
-)  # a JVM that lives for minutes never earns back what it compiles
+"""For JVMs that live for minutes, and never earn back what they compile."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)
-_SPARKS_LIMIT = "Python worker failed to connect back"
-"""What Spark says if a Python process of a streaming source was not up after ten seconds, which no setting changes."""
-_TRIES = 5
+_CONNECTING = str(Path(__file__).parent / "spark" / "connecting")
+os.environ["PYTHONPATH"] = os.pathsep.join([_CONNECTING, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
@@ -50,23 +48,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("own spark"))
         elif item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Runs a test again that failed only since Spark gave its own Python process ten seconds, on a machine that is busy."""
-    if not item.get_closest_marker("spark"):
-        return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for left in reversed(range(_TRIES)):
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        if not left or not any(report.failed and _SPARKS_LIMIT in report.longreprtext for report in reports):
-            break
-        item._initrequest()  # type: ignore[attr-defined]  # fixtures anew
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 class FailuresAtOnce:
