@@ -53,7 +53,7 @@ def test_the_workloads_exercise_what_they_should():
     for name, workload in EXAMPLES.items():
         job = load(name)
         channels = set()
-        for seed in range(8):
+        for seed in range(20):
             channels |= set(run_oracle(job, streams(job, *workload, seed=seed)))
         silent = {"process", "each_second"}  # of programs: nothing leaves by these
         assert channels >= {*job.layout.channels, "late", "dead"} - silent, name

@@ -111,7 +111,7 @@ def only_the_next_node_in_the_ring_takes_over(patch):
     patch.setattr(Claims, "_claim_if_vacant", only_first)
 
 
-@bug("bid share", seed=3)
+@bug("bid share", seed=15)
 def old_heartbeats_are_believed(patch):
     patch.setattr(membership.Membership, "alive", lambda self, name: name == self.me or name in self._peers)
 
@@ -126,7 +126,7 @@ def ownership_is_acted_on_by_another_rule_than_it_is_merged(patch):
     patch.setattr(ownership.Ownership, "held_by", held_by)
 
 
-@bug("bid share", seed=22)
+@bug("bid share", seed=37)
 def deltas_are_applied_without_contiguity(patch):
     def apply(self, delta):
         for seal in delta.seals:
