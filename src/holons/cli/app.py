@@ -94,8 +94,8 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Write every channel's rows into files here.")
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="Of those files: parquet or jsonl.")] = "parquet",
-    by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Put those files into folders by this column of times.")
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Put those files into folders by this time column.")
     ] = None,
     unit: Annotated[str, typer.Option(help="One folder for each year, month, day, hour or minute.")] = "hour",
     idle: Annotated[
@@ -132,7 +132,7 @@ def run(
 
     records = the_run.main(
         the_run.RunOptions(
-            job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master, by, unit
+            job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master, time, unit
         )
     )
     if json_file is not None:

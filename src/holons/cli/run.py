@@ -52,7 +52,7 @@ class RunOptions:
     upgrade: bool = False
     engine: str = "spark"
     master: str | None = None
-    by: str | None = None
+    time: str | None = None
     unit: str = "hour"
     again: str = ""
     """How to go on after a stop, if not by `holons run` with the same job."""
@@ -111,10 +111,10 @@ def check(options: RunOptions) -> None:
     check_engine(options.engine, spark=options.master is not None)
     if options.format not in ("parquet", "jsonl"):
         raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
-    if options.by is not None:
-        ByTime(options.by, options.unit)  # type: ignore[arg-type]
+    if options.time is not None:
+        ByTime(options.time, options.unit)  # type: ignore[arg-type]
         if options.output is None:
-            raise BadInput("--by without files", hint="--output DIR says where they go")
+            raise BadInput("--time without files", hint="--output DIR says where they go")
     if options.output is not None and options.output.exists() and not options.output.is_dir():
         raise BadInput(f"{options.output} is a file", hint="--output names a folder")
     if options.replicas > options.nodes:
@@ -211,7 +211,7 @@ def _report(
             records.append({"job": version, "channel": channel, "rows": rows, "finished": finished})
             console.print(_last_rows(channel, log, rows, console.width))
             if options.output is not None:
-                by = ByTime(options.by, options.unit) if options.by and channel in declared else None  # type: ignore[arg-type]
+                by = ByTime(options.time, options.unit) if options.time and channel in declared else None  # type: ignore[arg-type]
                 FileSink(options.output / version, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:

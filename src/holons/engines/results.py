@@ -195,12 +195,12 @@ class Results:
         channel: str | None = None,
         *,
         format: SinkFormat = "parquet",  # noqa: A002 - what everybody calls it
-        by: str | None = None,
+        time: str | None = None,
         unit: Unit = "hour",
     ) -> int:
         """Writes the rows of a channel to files, each row once: what is there already is not written again.
 
-        With `by`, a column of times, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new.
+        With `time`, a time column, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new.
         """
         name = self.name_of(channel)
         schema = self._columns(name)
@@ -214,7 +214,7 @@ class Results:
                 for part in _frame(batch, number, schema).to_arrow().to_batches()
             ),
         )
-        return FileSink(directory, name, format, by=None if by is None else ByTime(by, unit)).drain(log)
+        return FileSink(directory, name, format, by=None if time is None else ByTime(time, unit)).drain(log)
 
     def _frames(self, name: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
         """The rows of a channel, batch by batch, with these columns."""

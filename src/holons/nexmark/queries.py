@@ -2,7 +2,7 @@
 
 Windows are parameters, in microseconds as in the answers. Joins are within a time: auctions get bids only while they are
 among the newest, so a bounded join finds every pair. How long that is depends on the rate of the load, and is one of the
-parameters. q10 puts out what q0 does, to be written to files: `results.to_files(..., by="date_time")`. There is no q12: it
+parameters. q10 puts out what q0 does, to be written to files: `results.to_files(..., time="date_time")`. There is no q12: it
 counts by processing time, which no two runs have in common; over a stream whose time column is the time of its
 ingestion, bids by bidder in tumbling windows are it.
 """
