@@ -7,19 +7,19 @@ in SQL needs none of that. Parquet is not among Flink's own jars, and its reader
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holons.engines.locks import locked
 from holons.errors import JavaMissing, MissingExtra
 
 VERSION: Final = "2.3.0"
@@ -129,9 +129,7 @@ def _run(command: Sequence[str], hint: str) -> None:
         raise MissingExtra(f"{' '.join(command)} failed: {(done.stderr or done.stdout)[-_TAIL:].strip()}", hint=hint)
 
 
-@contextmanager
-def _alone(room: Path) -> Iterator[None]:
-    """Holds a lock, so that only one process at a time makes an environment."""
-    with (room / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _alone(room: Path) -> AbstractContextManager[None]:
+    """Holds a lock, so that only one process at a time makes an environment; the others wait for it."""
+    busy = MissingExtra(f"another process has been making {room} for {_PATIENCE_S} s", hint="wait for it, or end it")
+    return locked(room / "lock", _PATIENCE_S, busy)
