@@ -31,12 +31,12 @@ durable only later, in the memory of other nodes, a run drops only what those ho
 stage: of two owners that are ahead of each other in different stages, the one that is behind in some stage does not store.
 A run begins only where both of its records fit; otherwise it raises `CheckpointLost`, and emits no row from what is left.
 
-*Replicas.* A replica is stored less often the longer storing takes: at most about a tenth of a node's time, and a large
-one only after four times as many bytes of deltas. Stored replicas serve nodes that join, and let the sync stream be
-trimmed; the recovery of partitions does not wait for them. The sync stream is trimmed below what the trimming node stored
-the time before, not below the newest snapshot of all: that may be a moment old, and a node that was busy for that moment
-would have to begin again from it. Whether something was trimmed is checked after reading, since reading continues behind
-what is gone.
+*Replicas.* A job's shared state (a replica) is stored less often the longer storing takes: at most about a tenth of a
+node's time, and a large one only after four times as many bytes of messages. Stored replicas serve nodes that join, and
+let the sync stream be trimmed; the recovery of partitions does not wait for them. The sync stream is trimmed below what
+the trimming node stored the time before, not below the newest snapshot of all: that may be a moment old, and a node
+that was busy for that moment would have to begin again from it. Whether something was trimmed is checked after reading,
+since reading continues behind what is gone.
 
 *Lost records.* With records in the memory of other nodes, the nodes that hold one may be stalled or cut off. So a job
 stops with `CheckpointLost` only after `loss_patience_s` of time in which other nodes could be heard. Meanwhile no

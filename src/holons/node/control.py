@@ -28,6 +28,6 @@ class ControlReader:
         for message in self._log.read(self._cursor, self._messages_max):
             control = decode_control(message.data)
             claim = control if isinstance(control, Claim) else None
-            self.trail.heard(message.writer, message.position, claim, starts.get(message.writer, 0))
+            self.trail.add(message.writer, message.position, claim, starts.get(message.writer, 0))
             self.jobs.merge(control)
             yield control

@@ -24,7 +24,7 @@ class Failures:
         self._unreported.append(Stopped.by(job, error))
 
     def stop(self, stopped: Stopped) -> None:
-        """A job is to stop everywhere, unless another report has to be written first: then this one is decided again."""
+        """Reports that a job is to stop everywhere. If another report waits, this one is decided again later."""
         self._unreported = self._unreported or [stopped]
 
     def report(self) -> None:

@@ -36,7 +36,7 @@ class HeartbeatStream:
         limit = self._settings.messages_max
         heartbeats = self._ports.heartbeats.read(self._cursor, limit)
         for message in heartbeats:
-            self._membership.heard(decode_heartbeat(message.data))
+            self._membership.receive(decode_heartbeat(message.data))
         self._membership.watch(self._ports.clock.now_s(), caught_up=len(heartbeats) < limit)
 
     def hurry(self) -> None:

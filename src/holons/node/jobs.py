@@ -55,11 +55,11 @@ class Jobs:
     def history(self, name: str) -> list[Submitted]:
         """The versions whose outputs stand, oldest first: each took over from the one before."""
         version = self.current(name)
-        found: list[Submitted] = []
+        versions: list[Submitted] = []
         while version is not None:
-            found.append(version)
+            versions.append(version)
             version = self.versions.get(version.after)
-        return found[::-1]
+        return versions[::-1]
 
 
 def read_jobs(control: SharedLog) -> Jobs:
@@ -74,9 +74,9 @@ def read_jobs(control: SharedLog) -> Jobs:
 def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
     """Makes a job known to all nodes; they still need its code.
 
-    The very same job, still running, is found again, not begun a second time. Another one under the same name takes
-    over if `upgrade` says so: it computes everything anew from the inputs' beginning, and puts out what the old version
-    has not; what that one goes on to write, if a zombie runs it, no longer counts.
+    A job that is running already is returned, not begun a second time. Another job under the same name takes
+    over if `upgrade` says so: it computes everything anew from the inputs' beginning, and emits what the old version
+    has not; what the old version still writes, if a node goes on running it, no longer counts.
     """
     jobs = read_jobs(ports.control)
     last, running = jobs.current(job.name), jobs.running(job.name)
@@ -97,11 +97,14 @@ def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
 
 
 def cancel(name: str, ports: Ports) -> Submitted:
-    """Stops a job everywhere. What it put out stays; the name is free again."""
+    """Stops a job everywhere. What it has emitted stays; its name is free again."""
     jobs = read_jobs(ports.control)
     running = jobs.running(name)
     if running is None:
-        known = ", ".join(sorted({one.name for one in jobs.versions.values() if jobs.running(one.name)})) or "none"
+        known = (
+            ", ".join(sorted({version.name for version in jobs.versions.values() if jobs.running(version.name)}))
+            or "none"
+        )
         raise BadInput(f"no job {name!r} is running", hint=f"running: {known}")
     ports.control.append(encode(Stopped(running.id, "Cancelled", "on request")))
     return running
@@ -131,7 +134,7 @@ def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
 
 
 def _inputs(job: Job, ports: Ports) -> tuple[tuple[str, int], ...]:
-    return tuple((given.stream, ports.input(given.stream).partitions) for given in job.inputs)
+    return tuple((source.stream, ports.input(source.stream).partitions) for source in job.inputs)
 
 
 def _streams(inputs: Sequence[tuple[str, int]]) -> str:

@@ -1,4 +1,4 @@
-"""What nodes tell each other, besides deltas. Plain data; nothing is ever unpickled.
+"""The messages between nodes, besides those of the sync stream. Plain data; nothing is ever unpickled.
 
 The tag of a message names its kind and its version: a change of its fields is a new version. A reader that does not know it
 raises `CodecError`, and does not guess.
@@ -97,9 +97,9 @@ def _reason(error: DescribedError) -> str:
         return str(error)
     frames = traceback.extract_tb(cause.__traceback__)
     place = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
-    told = f"{type(cause).__name__}: {cause}"
+    cause_text = f"{type(cause).__name__}: {cause}"
     story, hint, rest = str(error).partition("\n  hint: ")
-    return f"{story}{'' if told in story else f': {told}'}{place}{hint}{rest}"
+    return f"{story}{'' if cause_text in story else f': {cause_text}'}{place}{hint}{rest}"
 
 
 class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1"):
@@ -129,7 +129,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1")
         return sum(partitions for _, partitions in self.inputs)
 
     def cut(self, partition: int) -> Cut:
-        """Where a partition begins to put out."""
+        """Where a partition begins to emit."""
         return self.cuts[partition] if partition < len(self.cuts) else Cut()
 
 

@@ -2,7 +2,7 @@
 
 Ownership is a map (job, partition, slot) -> (epoch, node), merged by maximum. Only claims that were written and read
 back count, and the same rule merges and decides, so that nobody owns what it does not run. Rendezvous hashing over the
-live nodes says who should claim first; the others follow after a while, so a partition never waits for a corpse.
+live nodes says who should claim first; the others follow after a while, so a partition never waits for a dead node.
 """
 
 from __future__ import annotations
@@ -89,21 +89,21 @@ class Trail:
     """Which messages of the control log no longer matter: claims that were outbid, up to the first that counts."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, dict[int, Claim | None]] = {}
+        self._messages: dict[str, dict[int, Claim | None]] = {}
         self._needless: Cursor = {}
 
-    def heard(self, writer: str, position: int, claim: Claim | None, start: int) -> None:
-        """A message came out of the log, which begins at `start` for this writer; None if it always matters."""
+    def add(self, writer: str, position: int, claim: Claim | None, start: int) -> None:
+        """Adds a message of the log, which begins at `start` for this writer; a message without a claim always matters."""
         at = self._needless.setdefault(writer, start)
         if position >= at:
-            self._heard.setdefault(writer, {})[position] = claim
+            self._messages.setdefault(writer, {})[position] = claim
 
     def needless(self, ownership: Ownership) -> Cursor:
-        """Below which positions nothing matters, for each writer. What was not heard yet may matter."""
-        for writer, heard in self._heard.items():
+        """Below which positions nothing matters, for each writer. What was not read yet may matter."""
+        for writer, messages in self._messages.items():
             at = self._needless[writer]
-            while (claim := heard.get(at)) is not None and ownership.outbid(claim):
-                del heard[at]
+            while (claim := messages.get(at)) is not None and ownership.outbid(claim):
+                del messages[at]
                 at += 1
             self._needless[writer] = at
         return self._needless

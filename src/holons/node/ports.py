@@ -33,6 +33,6 @@ def partitions_of(job: Job, ports_input: Callable[[str], ReadableLog]) -> list[t
     """The partitions of a job: for each, which input it reads and which of that stream's partitions."""
     return [
         (index, partition)
-        for index, given in enumerate(job.inputs)
-        for partition in range(ports_input(given.stream).partitions)
+        for index, source in enumerate(job.inputs)
+        for partition in range(ports_input(source.stream).partitions)
     ]

@@ -42,15 +42,15 @@ def whole_records(store: Store, name: str, header: Callable[[bytes], T]) -> list
     holons has written is neither: that is an error.
     """
     while True:
-        found, positions, torn = [], store.positions(name), False
+        whole, positions, torn = [], store.positions(name), False
         for position in reversed(positions):
             try:
                 data = store.get(name, position)
-                found.append((position, header(data), data))
+                whole.append((position, header(data), data))
             except (RecordDamaged, CodecError):
                 torn = True
-        if not torn or found or store.positions(name) == positions:
-            return found
+        if not torn or whole or store.positions(name) == positions:
+            return whole
 
 
 def past(emitted_to: Sequence[int], forgotten_to: Sequence[int]) -> bool:
@@ -107,7 +107,7 @@ class Checkpoints:
     def floors(self) -> tuple[int, tuple[int, ...]] | None:
         """How far all durable records have sealed and emitted: nothing before will be asked for again."""
         process, window = self._store.durable(self._process), self._store.durable(self._window)
-        ended = process[-1:] and process[-1][1] >= ENDING  # there will never be a second one
+        ended = process[-1:] and process[-1][1] >= ENDING  # no second record will ever follow
         if (len(process) < _KEPT and not ended) or len(window) < _KEPT:
             return None
         sealed = min(position[1] for position in process)

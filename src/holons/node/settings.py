@@ -16,24 +16,24 @@ class Settings:
 
     heartbeat_s: float = 0.1
     failure_timeout_s: float = 1.0
-    """A peer whose number has not moved for this long is dead."""
+    """A peer that has sent no heartbeat for this long is dead."""
     tick_max_s: float = 0.25
-    """One tick counts for no more than this: a pause of mine is not a death of others."""
+    """One tick counts for no more than this: a pause of this node is not a death of others."""
     stagger_s: float = 0.15
     """How much longer the second choice waits than the first before it claims a partition."""
     residence_s: float = 2.0
     """How long a partition stays before it may be moved just to even out the load."""
     lag_batches: int = 8
-    """A node that has so many batches to read is behind: one that has none may take a partition off it."""
+    """A node that has so many batches to read is behind: a node that has none may take over one of its partitions."""
     checkpoint_s: float = 0.5
     loss_patience_s: float = 0.0
     """A checkpoint must have been missing for this long before it is lost: who holds it may only be cut off."""
     snapshot_deltas: int = 64
-    """How many new deltas a replica takes in before it is stored, so that joiners need not read everything."""
+    """How many new messages change a job's shared state before it is stored, so that joiners need not read everything."""
     idle_s: float | None = None
     """After this long without a row, a partition is marked idle. None: never."""
     max_ahead_s: float | None = 60.0
-    """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: any far."""
+    """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: no limit."""
     preview_s: float | None = None
     """How often partitions send what they have in open windows, for `peek(window, preview=True)`. None: not at all."""
     replicas: int = 1

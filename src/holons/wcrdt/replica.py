@@ -126,14 +126,14 @@ class Replica:
         """One-value: where a delta says again what is known, it must say the same, presence and absence alike."""
         if start >= end:
             return
-        told: dict[int, dict[int, bytes]] = {}
+        sealed: dict[int, dict[int, bytes]] = {}
         for seal in delta.seals:
-            told.setdefault(seal.handle, {})[seal.pane] = seal.payload
+            sealed.setdefault(seal.handle, {})[seal.pane] = seal.payload
         for index, panes in enumerate(self.panes):
             if panes.handle.stage != delta.stage:
                 continue
             low, pane_end = max(start, panes.trimmed_to), panes.handle.window.pane_end
-            theirs = {pane: payload for pane, payload in told.get(index, {}).items() if low < pane_end(pane) <= end}
+            theirs = {pane: payload for pane, payload in sealed.get(index, {}).items() if low < pane_end(pane) <= end}
             known = panes.between(low, end)
             different = [pane for pane in {*known, *theirs} if panes.get(pane, delta.partition) != theirs.get(pane)]
             if different:

@@ -227,26 +227,26 @@ def listener():
 
 
 def test_the_owner_who_has_read_the_most_knows_best(listener):
-    listener.membership.heard(told("late", 1, 0, offset=3, idle=False))
-    listener.membership.heard(told("ahead", 1, 0, offset=9, idle=True))
-    listener.membership.heard(told("slow", 1, 1, offset=3, idle=True))
-    listener.membership.heard(told("quick", 1, 1, offset=4, idle=False))
+    listener.membership.receive(told("late", 1, 0, offset=3, idle=False))
+    listener.membership.receive(told("ahead", 1, 0, offset=9, idle=True))
+    listener.membership.receive(told("slow", 1, 1, offset=3, idle=True))
+    listener.membership.receive(told("quick", 1, 1, offset=4, idle=False))
     assert idle(listener) == {0}
 
 
 def test_of_two_who_have_read_the_same_the_one_who_waited_longer_knows_best(listener):
-    listener.membership.heard(told("new", 1, 0, offset=9, idle=False))
-    listener.membership.heard(told("old", 1, 0, offset=9, idle=True))
+    listener.membership.receive(told("new", 1, 0, offset=9, idle=False))
+    listener.membership.receive(told("old", 1, 0, offset=9, idle=True))
     assert idle(listener) == {0}
 
 
 def test_other_jobs_have_partitions_of_their_own(listener):
-    listener.membership.heard(told("peer", 1, 0, offset=9, idle=True, job="another"))
+    listener.membership.receive(told("peer", 1, 0, offset=9, idle=True, job="another"))
     assert idle(listener) == set()
 
 
 def test_the_dead_know_nothing(listener):
-    listener.membership.heard(told("peer", 1, 0, offset=9, idle=True))
+    listener.membership.receive(told("peer", 1, 0, offset=9, idle=True))
     assert idle(listener) == {0}
     for now_s in range(10):
         listener.membership.watch(float(now_s), caught_up=True)

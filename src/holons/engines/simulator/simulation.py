@@ -1,10 +1,10 @@
-"""Runs nodes in virtual time under faults, and judges what they put out.
+"""Runs nodes in virtual time under faults, and judges what they emit.
 
 Safety: at the end the outputs are the oracle's, byte for byte; on the way no position ever held two rows. Liveness:
-after the last fault everything is out within a bounded virtual time. A failing run prints its seed and what happened.
+after the last fault everything is emitted within a bounded virtual time. A failing run prints its seed and what happened.
 
 With records in nodes' memory (`grid`), a run in which more nodes than copies were away at one time may also end with
-`CheckpointLost`; the rows that are out must be the oracle's first ones then.
+`CheckpointLost`; the rows that are emitted must be the oracle's first ones then.
 """
 
 from __future__ import annotations
@@ -185,14 +185,14 @@ class Simulation:
 
     def strike(self, fault: Fault) -> None:
         """Lets a fault begin."""
-        effect, member = EFFECTS[fault.kind], self.members[fault.node % len(self.members)]
+        effect, named = EFFECTS[fault.kind], self.members[fault.node % len(self.members)]
         until_s = self.world.now_s + fault.for_s
         self._note(f"fault: {fault}")
-        struck = list(effect.strikes(self.members, member))
+        struck = list(effect.strikes(self.members, named))
         if effect.silences:
-            self._away += [(one.number, self.world.now_s, until_s) for one in struck]
-        for one in struck:
-            effect.apply(self, fault, one, until_s)
+            self._away += [(member.number, self.world.now_s, until_s) for member in struck]
+        for member in struck:
+            effect.apply(self, fault, member, until_s)
 
     def crash(self, member: Member, operations: int, restart_s: float) -> None:
         """Lets a member die after so many more operations; it starts again at a time."""
