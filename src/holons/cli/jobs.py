@@ -37,38 +37,38 @@ def load_job(text: str) -> Job:
     if where == _NEXMARK:
         return query(name)
     module = _from_file(Path(where)) if where.endswith(".py") or "/" in where else _from_name(where)
-    found = getattr(module, name, None) if name else None
-    if found is None:
-        what = f"{where} has no {name!r}" if name else f"which job of {where}?"
+    value = getattr(module, name, None) if name else None
+    if value is None:
+        what = f"{where} has no {name!r}" if name else f"{where} may have several jobs, and none is named"
         raise BadInput(what, hint=_jobs_in(module, where))
-    return _job(found, text)
+    return _job(value, text)
 
 
-def _job(found: object, text: str) -> Job:
-    if isinstance(found, Job):
-        return found
-    if inspect.isfunction(found):
-        if _required(found):
+def _job(value: object, text: str) -> Job:
+    if isinstance(value, Job):
+        return value
+    if inspect.isfunction(value):
+        if _required(value):
             raise BadInput(f"{text} is a function with arguments", hint="a function that makes a job takes none")
-        with _user_code(text, inspect.getfile(found)):
-            made = found()
+        with _user_code(text, inspect.getfile(value)):
+            made = value()
         if isinstance(made, Job):
             return made
         hint = _unfinished(made) or "return h.job(MyProgram(), ...)"
         raise BadInput(f"{text} returned a {type(made).__name__}, not a job", hint=hint)
-    if isinstance(found, Program) or (inspect.isclass(found) and issubclass(found, Program)):
+    if isinstance(value, Program) or (inspect.isclass(value) and issubclass(value, Program)):
         raise BadInput(
             f"{text} is a program, not a job", hint='bind it to its streams: job = h.job(MyProgram(), "stream")'
         )
-    hint = _unfinished(found) or 'job = h.job(MyProgram(), "stream")'
-    raise BadInput(f"{text} is no job, but of type {type(found).__name__}", hint=hint)
+    hint = _unfinished(value) or 'job = h.job(MyProgram(), "stream")'
+    raise BadInput(f"{text} is no job, but of type {type(value).__name__}", hint=hint)
 
 
-def _unfinished(found: object) -> str:
+def _unfinished(value: object) -> str:
     """What a pipeline still needs to be a job; nothing if it is none."""
-    if isinstance(found, Stream | Completed):
+    if isinstance(value, Stream | Completed):
         return 'say where its rows go: .to("channel")'
-    if isinstance(found, Windowed | Grouped):
+    if isinstance(value, Windowed | Grouped):
         return 'say what is worked out, and where its rows go: .agg(n=h.count()).to("channel")'
     return ""
 
@@ -157,49 +157,49 @@ def _place(error: BaseException, file: str) -> traceback.FrameSummary:
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
 
-def named_files(given: Sequence[str]) -> dict[str, list[Path]]:
+def named_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
     """`bids=FILE` and `bids=DIRECTORY`, as often as wanted: for each stream its files, one for each partition."""
     files: dict[str, list[Path]] = {}
-    for text in given:
+    for text in arguments:
         stream, equals, name = text.partition("=")
         path = Path(name)
         if not (stream and equals and name):
             raise BadInput(f"--input {text!r} cannot be read", hint="write --input bids=FILE.parquet")
         if not path.exists():
             raise BadInput(f"there is no {path}", hint=f"--input {stream}=FILE or --input {stream}=DIRECTORY")
-        found = _files_in(path) if path.is_dir() else [path]
-        for file in found:
+        paths = _files_in(path) if path.is_dir() else [path]
+        for file in paths:
             if format_of(file) is None:
                 raise BadInput("cannot tell what this file holds", hint=_ENDINGS, file=file)
-        files.setdefault(stream, []).extend(found)
+        files.setdefault(stream, []).extend(paths)
     return files
 
 
 def _files_in(directory: Path) -> list[Path]:
-    found = sorted(one for one in directory.iterdir() if one.is_file() and not one.name.startswith((".", "_")))
-    if not found:
+    paths = sorted(one for one in directory.iterdir() if one.is_file() and not one.name.startswith((".", "_")))
+    if not paths:
         raise BadInput(f"there are no files in {directory}", hint="one file for each partition")
-    return found
+    return paths
 
 
 def read_inputs(
     job: Job, files: Mapping[str, Sequence[Path]], rows_max: int
 ) -> dict[str, list[list[pl.DataFrame | Mark]]]:
     """The first rows of each file, as the partitions of a job's streams."""
-    for given in job.inputs:
-        if not files.get(given.stream):
+    for source in job.inputs:
+        if not files.get(source.stream):
             raise BadInput(
-                f"the job reads {given.stream!r}, and nobody knows its columns",
-                hint=f"pass rows for it: --input {given.stream}=FILE.parquet (again for each partition, or a directory)",
+                f"the job reads {source.stream!r}, and nobody knows its columns",
+                hint=f"pass rows for it: --input {source.stream}=FILE.parquet (again for each partition, or a directory)",
             )
-    unknown = sorted(files.keys() - {given.stream for given in job.inputs})
+    unknown = sorted(files.keys() - {source.stream for source in job.inputs})
     if unknown:
-        names = ", ".join(given.stream for given in job.inputs)
+        names = ", ".join(source.stream for source in job.inputs)
         raise BadInput(f"the job does not read {unknown[0]!r}", hint=f"it reads {names}")
     streams: dict[str, list[list[pl.DataFrame | Mark]]] = {}
-    for given in job.inputs:
-        log = read_files(files[given.stream], len(files[given.stream]))
-        streams[given.stream] = [
+    for source in job.inputs:
+        log = read_files(files[source.stream], len(files[source.stream]))
+        streams[source.stream] = [
             [*(_frame(chunk.rows) for chunk in log.read(number, 0, rows_max) if chunk.rows is not None), END]
             for number in range(log.partitions)
         ]

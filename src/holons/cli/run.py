@@ -38,7 +38,7 @@ _ROWS_SHOWN = 8
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What `holons run` was told."""
+    """The options of `holons run`."""
 
     job: str
     nodes: int = 2
@@ -59,7 +59,7 @@ class RunOptions:
 
 
 def main(options: RunOptions) -> list[dict[str, object]]:
-    """Runs a job until its inputs have ended and everything is out, or until Ctrl-C; returns flat records."""
+    """Runs a job until its inputs have ended and everything is emitted, or until Ctrl-C; returns flat records."""
     console = Console(stderr=True)
     check(options)
     job = load_job(options.job)
@@ -70,7 +70,7 @@ def main(options: RunOptions) -> list[dict[str, object]]:
 
 @contextlib.contextmanager
 def site_of(options: RunOptions) -> Iterator[DirectorySite]:
-    """Where streams and checkpoints are: in the directory that was named, or in one that goes away."""
+    """Opens the site: in the directory that was named, or in a temporary one."""
     if options.directory is not None:
         yield DirectorySite(options.directory, options.store)
         return
@@ -79,7 +79,7 @@ def site_of(options: RunOptions) -> Iterator[DirectorySite]:
 
 
 def run_over(site: DirectorySite, job: Job, options: RunOptions, console: Console) -> list[dict[str, object]]:
-    """Runs a job over streams that are there."""
+    """Runs a job over the streams of a site."""
     _check_streams(site, job)
     settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
     handle = run(
@@ -98,7 +98,7 @@ def run_over(site: DirectorySite, job: Job, options: RunOptions, console: Consol
 
 
 def _session(options: RunOptions) -> SparkSession | None:
-    """The session of the master that was named; without one the run opens its own."""
+    """Returns the session of the master that was named; without one the run opens a session of its own."""
     if options.master is None:
         return None
     from holons.engines.spark.session import session
@@ -107,7 +107,7 @@ def _session(options: RunOptions) -> SparkSession | None:
 
 
 def check(options: RunOptions) -> None:
-    """Says what is wrong before anything is read or started."""
+    """Raises `BadInput` for options that cannot work, before anything is read or started."""
     check_engine(options.engine, spark=options.master is not None)
     if options.format not in ("parquet", "jsonl"):
         raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
@@ -126,11 +126,11 @@ def check(options: RunOptions) -> None:
 
 def _load(site: DirectorySite, job: Job, files: dict[str, list[Path]], console: Console) -> None:
     """Puts files into streams, one for each partition, and ends them."""
-    there = site.streams()
+    streams = site.streams()
     for stream, paths in files.items():
-        if stream not in {given.stream for given in job.inputs}:
+        if stream not in {source.stream for source in job.inputs}:
             raise BadInput(f"the job does not read {stream!r}", hint=f"it reads {_names(job)}")
-        if stream in there:
+        if stream in streams:
             raise BadInput(
                 f"stream {stream!r} is in {site.name} already",
                 hint="leave out --input to go on with it, or choose another --log directory",
@@ -153,7 +153,7 @@ def _advance(progress: Progress, task: TaskID, at: LoadProgress) -> None:
 
 
 def _check_time(stream: str, job: Job, log: ReadableLog) -> None:
-    time = next(given.time for given in job.inputs if given.stream == stream)
+    time = next(source.time for source in job.inputs if source.stream == stream)
     for partition in range(log.partitions):
         for chunk in log.read(partition, 0, 1):
             if chunk.rows is not None and time not in chunk.rows.schema.names:
@@ -163,17 +163,17 @@ def _check_time(stream: str, job: Job, log: ReadableLog) -> None:
 
 
 def _check_streams(site: DirectorySite, job: Job) -> None:
-    there = site.streams()
-    for given in job.inputs:
-        if given.stream not in there:
+    streams = site.streams()
+    for source in job.inputs:
+        if source.stream not in streams:
             raise BadInput(
-                f"the job reads {given.stream!r}, and there is no such stream",
-                hint=f"pass files, one for each partition: --input {given.stream}=FILE.parquet",
+                f"the job reads {source.stream!r}, and there is no such stream",
+                hint=f"pass files, one for each partition: --input {source.stream}=FILE.parquet",
             )
 
 
 def _names(job: Job) -> str:
-    return ", ".join(given.stream for given in job.inputs)
+    return ", ".join(source.stream for source in job.inputs)
 
 
 # --- while it runs ----------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def _report(
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
         where += f"  Its rows are in {options.output / version}."
-    done = "All inputs have ended, and everything is out." if finished else _stopped(options)
+    done = "All inputs have ended, and everything is emitted." if finished else _stopped(options)
     console.print(f"{done}{where}", soft_wrap=True)
     return records
 
@@ -231,11 +231,11 @@ def _last_rows(channel: str, log: ReadableLog, rows: int, width: int) -> Table:
     """The last rows of the partitions, a few of each."""
     ends = {partition: log.end(partition) for partition in range(log.partitions) if log.end(partition)}
     each = max(1, _ROWS_SHOWN // max(1, len(ends)))
-    found = []
+    shown = []
     for partition, end in ends.items():
         for chunk in log.read(partition, max(end - each, log.start(partition)), each):
             if chunk.rows is not None:
-                found += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
-    found = found[:_ROWS_SHOWN]
-    title = f"{channel}: {rows:,} rows" + (", the last:" if rows > len(found) else "")
-    return rows_table(title, found, width)
+                shown += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
+    shown = shown[:_ROWS_SHOWN]
+    title = f"{channel}: {rows:,} rows" + (", the last:" if rows > len(shown) else "")
+    return rows_table(title, shown, width)

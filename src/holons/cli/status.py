@@ -30,7 +30,7 @@ def status_table(status: Status) -> RenderableType:
     }
     for node in status.nodes:
         table.add_row(*_cells(node, parked))
-    shown: list[RenderableType] = [heading, table]
+    shown: list[RenderableType] = [heading, table] if status.nodes else [heading]
     if status.waiting_for is not None and status.waiting_for.since_s >= _PATIENCE_S:
         shown.append(Text(f"waits for {status.waiting_for}", "yellow"))
     return Group(*shown)

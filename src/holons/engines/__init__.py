@@ -105,16 +105,16 @@ def _feed(site: Site, streams: Streams, feeder: Feeder, ending: ExitStack) -> No
 
 def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
     """Streams that are given must not be in the site yet; without any, those that the job reads must be there."""
-    there = site.streams()
-    for given in job.inputs:
-        if streams is None and given.stream not in there:
+    known = site.streams()
+    for source in job.inputs:
+        if streams is None and source.stream not in known:
             raise BadInput(
-                f"the job reads {given.stream!r}, and there is no such stream in {site.name}",
-                hint=f"pass its rows: h.run(job, {{{given.stream!r}: [partition, ...]}}, log=...)",
+                f"the job reads {source.stream!r}, and there is no such stream in {site.name}",
+                hint=f"pass its rows: h.run(job, {{{source.stream!r}: [partition, ...]}}, log=...)",
             )
-        if streams is not None and given.stream in there:
+        if streams is not None and source.stream in known:
             raise BadInput(
-                f"stream {given.stream!r} is in {site.name} already",
+                f"stream {source.stream!r} is in {site.name} already",
                 hint="leave out the streams to go on with it, h.run(job, log=...), or choose another directory",
             )
 
@@ -131,9 +131,9 @@ def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str 
     check_names(job, streams, "[partition, ...]")
     for stream, partitions in streams.items():
         if not isinstance(partitions, list | tuple) or not partitions:
-            given = "an empty one" if isinstance(partitions, list | tuple) else type(partitions).__name__
+            passed = "an empty one" if isinstance(partitions, list | tuple) else type(partitions).__name__
             raise BadInput(
-                f"stream {stream!r} needs a list of partitions, not {given}",
+                f"stream {stream!r} needs a list of partitions, not {passed}",
                 hint=f"{{{stream!r}: [rows]}} for a single one, which may have no rows",
             )
         check_partitions(stream, partitions)

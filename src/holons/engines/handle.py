@@ -1,7 +1,7 @@
 """A run's handle: what `h.run` returns while nodes work, and after they are done.
 
-A thread of ours looks after the nodes: it replaces those that die, notes how far they are, and ends them. It knows nothing
-of the handle, so a handle that is dropped ends its run.
+A thread looks after the nodes: it replaces those that die, keeps the status, and ends them. It has no reference to the
+handle, so a handle that is dropped ends its run.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _WAKE_S = 0.5  # who waits wakes up now and then: a Ctrl-C that comes just befor
 
 
 class Nodes(Protocol):
-    """Nodes that run one job, as a handle sees them."""
+    """The nodes that run one job, as a handle uses them."""
 
     version: str
     """The id of the job's version, under which a site keeps what is the version's own."""
     pause_s: float
-    """How long nobody needs to look after them."""
+    """How many seconds may pass between two calls of `tend`."""
 
     def tend(self) -> bool:
-        """Looks after them; True once everything is out. Raises what the job failed with."""
+        """Looks after the nodes; returns True once everything is emitted, and raises what the job failed with."""
         ...
 
     def look(self) -> Status:
-        """How far they are, and how many have died."""
+        """Returns how far the nodes are."""
         ...
 
 
 class DriverNodes:
-    """A driver's nodes, at work on one job."""
+    """The nodes of a driver, running one job."""
 
     pause_s = _TEND_S
 
@@ -73,7 +73,7 @@ class DriverNodes:
 
 
 class Work:
-    """Nodes and the thread that looks after them, until everything is out, something fails, or nobody wants it."""
+    """Nodes, and the thread that looks after them until everything is emitted, something fails, or the run is unwanted."""
 
     unended: ClassVar[set[Work]] = set()
 
@@ -100,7 +100,7 @@ class Work:
         self._thread.start()
 
     def outputs(self) -> Outputs:
-        """The rows that were emitted so far. Waits while what is not kept is being saved."""
+        """Returns the rows that were emitted so far; waits while rows that are not kept are being copied to memory."""
         with self._reading:
             return self._outputs()
 
@@ -116,11 +116,11 @@ class Work:
         return rows
 
     def unwanted(self) -> None:
-        """Nobody wants it any more: it ends soon. Never waits, since a garbage collector may call it anywhere."""
+        """Asks the run to end. It does not wait for that, since a garbage collector may call it anywhere."""
         self._unwanted.set()
 
     def stop(self) -> None:
-        """Ends it, and waits for that."""
+        """Ends the run, and waits until it has ended."""
         self.unwanted()
         self._thread.join()
 
@@ -151,7 +151,7 @@ class Work:
         return "stopped"
 
     def _note(self, nodes: Nodes, *, over: bool = False) -> None:
-        """Rows a second are those of about the last second; once it is over, of the whole time."""
+        """Keeps the newest status. Rows per second are those of the last second; once the run is over, of the whole time."""
         status, seconds = nodes.look(), self._clock.now_s() - self._began_s
         if over:
             read = status.rows_read - status.rows_before
@@ -160,7 +160,7 @@ class Work:
         self.progress = replace(status, job=self.progress.job, state=state, seconds=seconds)
 
     def _save(self) -> None:
-        """Keeps all rows, since the logs will be gone."""
+        """Copies all rows to memory, since the logs are about to be removed."""
         with self._reading:
             saved = self._outputs()
             self._outputs = self._outputs_now = lambda: saved
@@ -177,7 +177,7 @@ def _end_all() -> None:
 
 
 class Run:
-    """A job at work. Keep it: a handle that is dropped ends its run, and so does the end of a `with` block.
+    """A job that runs. Keep it: a handle that is dropped ends its run, and so does the end of a `with` block.
 
     `run.wait().results()` is everything; `run.progress` and `run.results()` can be looked at any time.
     """
@@ -190,11 +190,11 @@ class Run:
 
     @property
     def progress(self) -> Status:
-        """How far it is: a value, as of a moment ago."""
+        """The status of the run as of a moment ago: a value that does not change."""
         return self._work.progress
 
     def wait(self, timeout_s: float | None = None) -> Self:
-        """Waits until it has ended, and returns itself; raises what the job failed with. Ctrl-C stops the run."""
+        """Waits until the run has ended, and returns the handle; raises what the job failed with. Ctrl-C stops the run."""
         clock = SystemClock()
         until_s = clock.now_s() + (math.inf if timeout_s is None else timeout_s)
         try:
@@ -223,7 +223,7 @@ class Run:
         return self._work.version
 
     def results(self) -> Results:
-        """All rows that are out so far: of each partition the first ones, in order; all of them once it is finished."""
+        """Returns the rows that were emitted so far: the first ones of each partition, in order; at the end all of them."""
         results = Results(self._work.outputs(), self.job.channels)
         if not self._warned and (late := results.count(LATE)):
             self._warned = True
@@ -252,7 +252,7 @@ class Run:
         self.wait().results().name_of(name)  # a channel that does not exist is an error
 
     def stop(self) -> None:
-        """Ends its nodes, with a checkpoint, and waits for that; again does nothing. With a `log`, a new run goes on."""
+        """Ends the nodes, with a checkpoint, and waits for that; a second call does nothing. A new run may go on."""
         self._work.stop()
 
     def __enter__(self) -> Self:
@@ -266,6 +266,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         error = self._work.error
-        told = "" if error is None else html.trouble(f"{type(error).__name__}: {error}")
+        failure = "" if error is None else html.trouble(f"{type(error).__name__}: {error}")
         results = Results(self._work.outputs(), self.job.channels)
-        return html.block(self.progress._repr_html_(), told, results._repr_html_())
+        return html.block(self.progress._repr_html_(), failure, results._repr_html_())

@@ -1,4 +1,4 @@
-"""What a traceback shows of an error in a user's program: the user's own lines, not the forty of ours around them."""
+"""Shortens tracebacks of errors in users' programs to the users' own lines."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Final, TypeVar
 
 from holons.errors import DescribedError, InvariantBroken
 
-_WHOLE: Final = "HOLONS_DEBUG"
-"""With this variable set, nothing is left out."""
-_AROUND: Final = ("holons", "contextlib")
+_DEBUG_VARIABLE: Final = "HOLONS_DEBUG"
+"""With this environment variable set, no line is left out."""
+_LEFT_OUT: Final = ("holons", "contextlib")
 E = TypeVar("E", bound=BaseException)
 
 
 def for_people(error: E) -> E:
-    """The same error, and what caused it, without our own lines. A broken promise keeps them: it is about our code."""
-    if not isinstance(error, DescribedError) or isinstance(error, InvariantBroken) or os.environ.get(_WHOLE):
+    """Returns the same error, and what caused it, without lines of Holons, which only a broken promise keeps."""
+    if not isinstance(error, DescribedError) or isinstance(error, InvariantBroken) or os.environ.get(_DEBUG_VARIABLE):
         return error
     link: BaseException | None = error
     while link is not None:
-        link.__traceback__ = _others(link.__traceback__)
+        link.__traceback__ = _without_ours(link.__traceback__)
         link = link.__cause__
     return error
 
 
-def _others(trace: TracebackType | None) -> TracebackType | None:
-    """The lines of a traceback that are not ours."""
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Returns a traceback without the lines of Holons."""
     links = []
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _AROUND:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _LEFT_OUT:
             links.append(trace)
         trace = trace.tb_next
     kept: TracebackType | None = None

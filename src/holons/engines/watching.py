@@ -26,7 +26,7 @@ class _Unchanged(NamedTuple):
 
 
 class Watcher:
-    """Reads heartbeats, and sums up. Those that are there already may be of the dead: who lives will send another."""
+    """Reads heartbeats, and sums up. Earlier ones may be of dead nodes, so they do not count: live nodes send others."""
 
     def __init__(self, heartbeats: SharedLog, clock: Clock) -> None:
         self._heartbeats = heartbeats
@@ -55,16 +55,16 @@ class Watcher:
         return {name: heartbeat.pid for name, (heartbeat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
 
     def look(self, job: str, partitions: int = 0) -> Status:
-        """The status of a job, whose number of partitions may be told."""
+        """The status of a job, given its number of partitions, if that is known."""
         now_s = self._listen()
         lately = {name: heard for name, (heard, at_s) in sorted(self._heard.items()) if now_s - at_s < _SILENT_S}
-        running = {name: [one for one in heard.running if one.job == job] for name, heard in lately.items()}
-        furthest = {partition: one for (owner, partition), one in sorted(self._furthest.items()) if owner == job}
+        running = {name: [part for part in heard.running if part.job == job] for name, heard in lately.items()}
+        furthest = {partition: part for (owner, partition), part in sorted(self._furthest.items()) if owner == job}
         rows = sum(map(rows_read, furthest.values()))
         self._measure(
-            now_s, rows, {name: {one.partition: one.offset for one in mine} for name, mine in running.items()}
+            now_s, rows, {name: {part.partition: part.offset for part in mine} for name, mine in running.items()}
         )
-        parts = tuple(self._partition(one, running, now_s) for one in furthest.values())
+        parts = tuple(self._partition(part, running, now_s) for part in furthest.values())
         return Status(
             job=job,
             state="running" if lately else "starting",
@@ -73,9 +73,9 @@ class Watcher:
             rows_read=rows,
             rows_before=sum(self._first[job, partition] for partition in furthest),
             rows_per_s=self._rate,
-            rows_waiting=sum(one.lag for one in furthest.values()),
-            windows=max((one.calls for one in furthest.values()), default=0),
-            watermark=min((one.watermark for one in furthest.values()), default=None),
+            rows_waiting=sum(part.lag for part in furthest.values()),
+            windows=max((part.calls for part in furthest.values()), default=0),
+            watermark=min((part.watermark for part in furthest.values()), default=None),
             waiting_for=self._waiting_for(job, parts, partitions, bool(lately), now_s),
         )
 
@@ -84,31 +84,31 @@ class Watcher:
         for message in self._heartbeats.read(self._cursor, _HEARTBEATS_MAX):
             heartbeat = decode_heartbeat(message.data)
             self._heard[message.writer] = heartbeat, now_s
-            for one in heartbeat.running:
-                place = one.job, one.partition
-                self._first.setdefault(place, rows_read(one))
+            for part in heartbeat.running:
+                place = part.job, part.partition
+                self._first.setdefault(place, rows_read(part))
                 known = self._furthest.get(place)
-                self._furthest[place] = newest = one if known is None or known.offset <= one.offset else known
+                self._furthest[place] = newest = part if known is None or known.offset <= part.offset else known
                 self._unmoved[place] = _since(self._unmoved.get(place), newest.watermark, now_s)
         return now_s
 
-    def _partition(self, one: Running, running: Mapping[str, Iterable[Running]], now_s: float) -> PartitionStatus:
-        owners = (name for name, mine in running.items() if any(other.partition == one.partition for other in mine))
-        unmoved_s = now_s - self._unmoved[one.job, one.partition].since_s
+    def _partition(self, part: Running, running: Mapping[str, Iterable[Running]], now_s: float) -> PartitionStatus:
+        owners = (name for name, mine in running.items() if any(other.partition == part.partition for other in mine))
+        unmoved_s = now_s - self._unmoved[part.job, part.partition].since_s
         return PartitionStatus(
-            one.partition, tuple(owners), _activity(one), rows_read(one), one.lag, one.watermark, unmoved_s
+            part.partition, tuple(owners), _activity(part), rows_read(part), part.lag, part.watermark, unmoved_s
         )
 
     def _node(self, name: str, process: int, running: Iterable[Running]) -> NodeStatus:
-        mine = sorted(running, key=lambda one: one.partition)
+        mine = sorted(running, key=lambda part: part.partition)
         return NodeStatus(
             name=name,
             process=process,
-            partitions=tuple(one.partition for one in mine),
+            partitions=tuple(part.partition for part in mine),
             rows_read=sum(map(rows_read, mine)),
             rows_per_s=self._node_rates.get(name, 0.0),
-            lag=sum(one.lag for one in mine),
-            watermark=min((one.watermark for one in mine), default=None),
+            lag=sum(part.lag for part in mine),
+            watermark=min((part.watermark for part in mine), default=None),
         )
 
     def _waiting_for(
@@ -139,19 +139,19 @@ class Watcher:
             self._before = now_s, rows, offsets
 
 
-def rows_read(one: Running) -> int:
+def rows_read(part: Running) -> int:
     """Up to where a node has read a partition; the end itself is no row."""
-    return one.offset - (one.watermark >= ENDING)
+    return part.offset - (part.watermark >= ENDING)
 
 
 def _since(known: _Unchanged | None, value: object, now_s: float) -> _Unchanged:
     return known if known is not None and known.value == value else _Unchanged(value, now_s)
 
 
-def _activity(one: Running) -> Activity:
-    if one.finished:
+def _activity(part: Running) -> Activity:
+    if part.finished:
         return "finished"
-    return "waiting" if one.parked else "held" if one.held else "idle" if one.idle else "reading"
+    return "waiting" if part.parked else "held" if part.held else "idle" if part.idle else "reading"
 
 
 def _held_up(parts: tuple[PartitionStatus, ...], partitions: int) -> tuple[str, tuple[int, ...], object]:

@@ -1,4 +1,4 @@
-"""What a job puts out: tables of rows, each at a position of its own (invariant: position is identity)."""
+"""What a job emits: tables of rows, each at a position of its own (invariant: position is identity)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Emitted: TypeAlias = tuple[int, int, tuple[int, int | str], int]
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """Where one partition of an older version of a job leaves off: what it put out so far stands, the rest is ours.
+    """Where one partition of an older version of a job ends: the rows that it emitted stand, the new version adds others.
 
     A version that takes over runs from the beginning, so that its state is as if it had always run, but stays silent up
     to here: about rows below `offset`, and about windows that the older one emitted.
@@ -59,7 +59,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
     """How many rows of the older version stand, by channel."""
 
     def covers(self, stage: int, place: Emitted) -> bool:
-        """Whether a window is the older version's; a stage that it did not have follows its last one."""
+        """Returns whether a window belongs to the older version; a stage that it did not have follows its last stage."""
         if not self.emitted_to:
             return False
         stage = min(stage, len(self.emitted_to) - 1)
@@ -72,7 +72,7 @@ Collected: TypeAlias = dict[str, dict[int, Rows]]
 
 
 def collect(outputs: Iterable[Output]) -> Collected:
-    """All rows by channel and partition; every position exactly once, and none missing."""
+    """Returns all rows by channel and partition; every position occurs exactly once, and none is missing."""
     collected: Collected = {}
     for output in outputs:
         rows = collected.setdefault(output.channel, {}).setdefault(output.partition, [])
@@ -87,7 +87,7 @@ def canonical(collected: Collected) -> bytes:
 
 
 def tables(rows: Iterable[object]) -> list[pa.Table]:
-    """What a program gave, as tables: frames as they are, runs of dicts of one shape as one table each.
+    """Returns the rows that a program yielded as tables: frames as they are, successive dicts of one shape as one table.
 
     Types come from each row alone, never from its neighbours: a row must not change because of where a batch ended.
     """
@@ -118,7 +118,7 @@ def _not_plain(why: str) -> BadElement:
 
 
 def number(channel: str, partition: int, ordinals: dict[str, int], made: Sequence[pa.Table]) -> list[Output]:
-    """Gives tables their positions, and moves the channel's ordinal."""
+    """Returns the tables with their positions, and moves the ordinal of the channel behind them."""
     outputs = []
     for table in made:
         outputs.append(Output(channel, partition, ordinals.get(channel, 0), table))
@@ -135,7 +135,7 @@ def _shape(row: object) -> object:
 
 
 def _kind(value: object) -> object:
-    """What Arrow's type depends on: values of one kind have one type, whichever of them stand together."""
+    """Returns what the Arrow type of a value depends on: values of one kind have one type, whichever stand together."""
     if isinstance(value, set | frozenset):
         raise _not_plain("a set has no order")
     if isinstance(value, list | tuple):

@@ -61,7 +61,7 @@ def test_a_job_of_a_file_and_of_a_module(app: Path):
         ("other.py:job", "there is no file other.py.*there is app.py, beside.py"),
         ("no.such:job", "there is no module 'no.such'"),
         ("nexmark:q99", "there is no query 'q99'"),
-        ("app.py", "which job of app.py.*app.py:job, app.py:made$"),
+        ("app.py", "app.py may have several jobs, and none is named.*app.py:job, app.py:made$"),
         ("app.py:jib", "no 'jib'.*app.py:job, app.py:made$"),
         ("app.py:Count", "is a program, not a job.*h.job"),
         ("app.py:SIZE", "no job, but of type str"),
