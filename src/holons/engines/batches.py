@@ -1,15 +1,15 @@
-"""Batches of rows that are appended to an input stream as a whole, each exactly once, whoever dies meanwhile.
+"""Batches of rows that are appended to an input stream as a whole and exactly once, whichever process dies meanwhile.
 
     <site>/batches/<stream>/
-        rows.<token>.arrow              what a task has staged for one partition; nobody reads it
-        lock                            held while a batch is committed; the death of a process frees it
-        <source>/<number>.commit        what goes where: from the moment this file is there, the batch is in
-        <source>/<number>.done          and all of it has been put there
+        rows.<token>.arrow              rows that a task has staged for one partition; no reader sees them
+        lock                            held while a batch is committed; it is released when its process dies
+        <source>/<number>.commit        which rows go where: once this file exists, the batch is committed
+        <source>/<number>.done          and all of its rows are in the stream
 
-A batch has a source, for instance a Spark query, and a number that grows. To commit it is to create one small file, which
-gives every staged file its partition and offset. Then it is carried out: rows are put at their positions, which can be
-repeated (invariant: position is identity). Whoever commits next first carries out what the dead have left. A batch whose
-number is known is not taken again, also if it was staged anew, and differently.
+A batch has a source, for instance a Spark query, and a number that grows. A batch is committed by creating one small file,
+which gives every staged file its partition and offset. Then it is applied: its rows are put at their positions, which can be
+repeated (invariant: position is identity). Whoever commits next first applies the commits that dead processes left. A batch
+whose number was committed is not committed again, even if it was staged again with other rows.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from holons.node import SiteWithFolders
 from holons.streams import WritableLog
 
 _WRITER = "batches"
-_DONE_KEPT = 2
-_LOCK_S = 60.0
-_LEFTOVER_S = 24 * 3600.0
+_DONE_KEPT = 2  # how many applied commits of each source are kept, to know the newest number
+_LOCK_S = 60.0  # how long a commit waits for that of another process
+_LEFTOVER_S = 24 * 3600.0  # staged rows that are older belong to a task that died
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """Rows for one partition, in a file of their own."""
+    """Staged rows for one partition, in a file of their own."""
 
     file: str
     partition: int
@@ -48,7 +48,7 @@ class _Placed(msgspec.Struct, frozen=True):
 
 
 class Batches:
-    """The batches of one stream of a site. A plain value: it can travel to other processes."""
+    """The batches of one stream of a site. A plain value, which can be pickled."""
 
     def __init__(self, site: SiteWithFolders, stream: str, partitions: int) -> None:
         known = site.streams().get(stream)
@@ -65,10 +65,11 @@ class Batches:
     # --- in any process ----------------------------------------------------------------------------------------------
 
     def stage(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Staged:
-        """Writes rows aside, for a batch that is committed later; forgotten ones are never read."""
+        """Writes rows to a file, for a batch that is committed later."""
         if not 0 <= partition < self.partitions:
             raise BadInput(
-                f"there is no partition {partition}", hint=f"{self.stream!r} has partitions 0 to {self.partitions - 1}"
+                f"stream {self.stream!r} has no partition {partition}",
+                hint=f"it has partitions 0 to {self.partitions - 1}",
             )
         self._folder.mkdir(parents=True, exist_ok=True)
         name, rows = f"rows.{uuid.uuid4().hex}.arrow", 0
@@ -83,35 +84,35 @@ class Batches:
         return Staged(name, partition, rows)
 
     def forget(self, staged: Iterable[Staged]) -> None:
-        """Removes what will not be committed."""
-        for one in staged:
-            (self._folder / one.file).unlink(missing_ok=True)
+        """Removes staged rows that will not be committed."""
+        for rows in staged:
+            (self._folder / rows.file).unlink(missing_ok=True)
 
     # --- in one process at a time ------------------------------------------------------------------------------------
 
     def commit(self, source: str, number: int, staged: Sequence[Staged]) -> bool:
-        """Appends a batch, in this order; False if it, or a later one of this source, is in already."""
+        """Appends a batch in the given order; returns False if it, or a later one of this source, was committed before."""
         with self._locked():
-            self._carry_out_the_open()
+            self._apply_open_commits()
             known = self.newest(source)
             if known is not None and known >= number:
                 self.forget(staged)
                 return False
-            wanted = [one for one in staged if one.rows]
+            filled = [rows for rows in staged if rows.rows]
             with closing(self._log()) as log:
-                ends = {partition: log.end(partition) for partition in {one.partition for one in wanted}}
+                ends = {partition: log.end(partition) for partition in {rows.partition for rows in filled}}
             placed = []
-            for one in wanted:
-                placed.append(_Placed(one, ends[one.partition]))
-                ends[one.partition] += one.rows
+            for rows in filled:
+                placed.append(_Placed(rows, ends[rows.partition]))
+                ends[rows.partition] += rows.rows
             self._create(self._source(source) / f"{number:020d}.commit", msgspec.json.encode(placed))
-            self.forget(one for one in staged if not one.rows)
-            self._carry_out_the_open()
+            self.forget(rows for rows in staged if not rows.rows)
+            self._apply_open_commits()
             self._sweep()
             return True
 
     def _sweep(self) -> None:
-        """Removes what tasks have staged that died long ago: it is nobody's, since nothing is open now."""
+        """Removes rows that were staged long ago by tasks that died; no commit needs them, since all are applied."""
         clock = self._folder / "lock"
         clock.touch()  # the file system's own time, the only one that all share
         for file in self._folder.glob("rows.*.arrow"):
@@ -120,7 +121,7 @@ class Batches:
                     file.unlink()
 
     def newest(self, source: str) -> int | None:
-        """The number of the last batch of a source that is in."""
+        """Returns the number of the last committed batch of a source."""
         files = self._source(source).glob("*.*")
         return max((int(file.stem) for file in files if file.suffix in (".commit", ".done")), default=None)
 
@@ -133,14 +134,14 @@ class Batches:
         part.write_bytes(data)
         part.rename(file)
 
-    def _carry_out_the_open(self) -> None:
+    def _apply_open_commits(self) -> None:
         for commit in sorted(self._folder.glob("*/*.commit"), key=lambda file: (file.stat().st_mtime_ns, file)):
             placed = self._read(commit)
             with closing(self._log()) as log:
-                for one in placed:
-                    self._put(log, one)
+                for rows in placed:
+                    self._put(log, rows)
             commit.rename(commit.with_suffix(".done"))
-            self.forget(one.staged for one in placed)
+            self.forget(rows.staged for rows in placed)
             for old in sorted(commit.parent.glob("*.done"))[:-_DONE_KEPT]:
                 old.unlink(missing_ok=True)
 
@@ -149,7 +150,8 @@ class Batches:
             return msgspec.json.decode(commit.read_bytes(), type=list[_Placed])
         except msgspec.DecodeError as error:
             raise LogDamaged(
-                f"{commit} is damaged: {error}", hint="restore it: rows of a batch may be missing from the stream"
+                f"{commit} is damaged: {error}",
+                hint="restore it from a copy: rows of a batch may be missing from the stream",
             ) from error
 
     def _put(self, log: WritableLog, placed: _Placed) -> None:
@@ -164,9 +166,9 @@ class Batches:
         return self.site.producer(self.stream, self.partitions, _WRITER, resume=True)
 
     def _locked(self) -> AbstractContextManager[None]:
-        """Only one process commits at a time."""
+        """Holds the lock under which one process at a time commits."""
         busy = LogUnavailable(
-            f"somebody has been committing to {self.stream!r} for {_LOCK_S:.0f} s",
-            hint=f"is a process stopped that writes to {self.site.name}? Continue it, or kill it",
+            f"another process has been committing to stream {self.stream!r} for {_LOCK_S:.0f} s",
+            hint=f"is a process that writes to {self.site.name} stopped? Let it continue, or kill it",
         )
         return locked(self._folder / "lock", _LOCK_S, busy)

@@ -24,7 +24,7 @@ _PARTITION_HINT: Final = (
 
 
 def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
-    """A partition as record batches and marks, ended by the mark at infinity."""
+    """Yields a partition as record batches and marks, ended by the mark at infinity."""
     several: Iterable[Piece] = rows if isinstance(rows, list | tuple | Iterator) else [rows]
     for piece in several:
         check_piece(piece)
@@ -37,7 +37,7 @@ def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
 
 
 def partitions_in(log: ReadableLog) -> list[list[Piece]]:
-    """What a log holds, as bounded inputs."""
+    """Returns the partitions of a log as bounded inputs."""
     return [
         [
             Mark(chunk.mark) if chunk.mark is not None else chunk.rows
@@ -62,7 +62,7 @@ def check_piece(piece: object, where: str = "a partition") -> None:
 
 
 def fill(log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:
-    """Puts bounded inputs into a log, and ends it."""
+    """Appends bounded inputs to a log, and ends it."""
     for number, rows in enumerate(partitions):
         for piece in pieces(rows):
             if isinstance(piece, Mark):
@@ -72,25 +72,27 @@ def fill(log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:
 
 
 def check_job(job: object) -> None:
-    """Says what is to be run, where something else was given."""
+    """Raises if something is not a job, and says how to make one."""
     if isinstance(job, Job):
         return
     steps = (dataflow.Dataset, dataflow.Windowed, dataflow.Grouped)
     raise BadInput(
-        "a pipeline that ends nowhere is not a job"
+        "this pipeline has no output, so it is not a job"
         if isinstance(job, steps)
         else f"a {type(job).__name__} is not a job",
-        hint='let it end somewhere: .to("channel")' if isinstance(job, steps) else 'h.job(MyProgram(), "stream")',
+        hint='give it an output: .to("channel")' if isinstance(job, steps) else 'h.job(MyProgram(), "stream")',
     )
 
 
-def check_names(job: Job, given: Iterable[str], form: str) -> None:
-    """Raises unless exactly the streams that a job reads are given; `form` says how one is passed."""
-    names, reads = list(given), [one.stream for one in job.inputs]
-    told = f"the job reads {', '.join(map(repr, reads))}; given is {', '.join(map(repr, names)) or 'nothing'}"
+def check_names(job: Job, passed: Iterable[str], form: str) -> None:
+    """Raises unless exactly the streams that a job reads are passed; `form` says how a stream is passed."""
+    names, reads = list(passed), [source.stream for source in job.inputs]
+    both = f"the job reads {', '.join(map(repr, reads))}, and was passed {', '.join(map(repr, names)) or 'none'}"
     for stream in reads:
         if stream not in names:
-            raise BadInput(f"no rows for stream {stream!r}: {told}", hint=f"pass {{{stream!r}: {form}}}")
+            raise BadInput(f"no rows were passed for stream {stream!r}: {both}", hint=f"pass {{{stream!r}: {form}}}")
     for stream in names:
         if stream not in reads:
-            raise BadInput(f"the job does not read {stream!r}: {told}", hint="leave it out, or is it misspelt?")
+            raise BadInput(
+                f"the job does not read stream {stream!r}: {both}", hint="leave it out; or is its name misspelt?"
+            )

@@ -1,8 +1,8 @@
-"""Producers: processes that fill an input stream, each batch at its time. Where they run is a subclass's business.
+"""Producers: processes that fill an input stream, each batch at its time. A subclass decides where they run.
 
-A feed says what each partition gets, and when. Producers come up, say that they are ready, and begin together: that a
-process takes long to come up must not look like slow nodes. Every batch has its place in the log, so a producer that
-is run again (as Spark does when one dies) finds what is there already and goes on from there.
+A feed says which batches each partition gets, and when. Producers start, report that they are ready, and begin together, so
+that a process that starts slowly does not look like a slow node. Every batch has its position in the log, so a producer that
+is run again (as Spark does when one dies) finds the batches that were written, and continues after them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from holons.node import Site
 from holons.streams import Cursor, ReadableLog, SharedLog, WritableLog
 from holons.windows import END
 
-_WAIT_S = 0.05
-_LOOK_S = 0.005
-_STOP_S = 5.0
+_WAIT_S = 0.05  # how long a producer sleeps at most before it asks whether it is still wanted
+_LOOK_S = 0.005  # how often messages are looked for
+_STOP_S = 5.0  # how long a process that was killed may take to end
 
 
 class Feed(Protocol):
-    """What a stream gets."""
+    """The batches of a stream, each with the time at which it is written."""
 
     @property
     def partitions(self) -> int:
@@ -40,40 +40,40 @@ class Feed(Protocol):
         ...
 
     def batches(self, partition: int) -> Iterable[tuple[float, pa.RecordBatch]]:
-        """A partition's batches, the same every time, each with the second at which it is due, in order."""
+        """Yields the batches of a partition in order, each with the second at which it is due; the same ones every time."""
         ...
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
-    """A producer is up."""
+    """Says that a producer has started."""
 
     writer: str
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
-    """To all producers: the feed's second 0 is now."""
+    """Tells all producers when second 0 of the feed is."""
 
     at_s: float
     paced: bool
-    """Whether batches wait for their time; if not, they are written as fast as can be."""
+    """Whether batches wait for their time; otherwise they are written as fast as possible."""
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
-    """A producer is done."""
+    """Says that a producer has written everything, or failed."""
 
     writer: str
     rows: int
     lags_s: tuple[float, ...] = ()
-    """How late batches were written at worst, for each second of the feed."""
+    """For each second of the feed, by how much the latest batch was late."""
     error: str = ""
 
 
-Message: TypeAlias = Ready | Begin | Ended
+ProducerMessage: TypeAlias = Ready | Begin | Ended
 
 
 @dataclass(frozen=True)
 class ProducerTask:
-    """All that one producer needs to know."""
+    """Everything that one producer needs to know."""
 
     site: Site
     stream: str
@@ -81,11 +81,11 @@ class ProducerTask:
     partitions: tuple[int, ...]
     writer: str
     talk: str
-    """The stream in which producers and their driver talk."""
+    """The shared stream in which producers and their driver exchange messages."""
 
 
 class Producers(ABC):
-    """Fills a stream with a feed, by so many tasks. A context manager: at its end none is left running."""
+    """Fills a stream with a feed, by so many tasks. As a context manager it leaves none running at its end."""
 
     def __init__(self, site: Site, stream: str, feed: Feed, *, tasks: int = 1) -> None:
         token, count = uuid.uuid4().hex[:8], min(tasks, feed.partitions)
@@ -118,14 +118,14 @@ class Producers(ABC):
         self.stop()
 
     def begin(self, *, paced: bool = True, head_start_s: float = 0.2, timeout_s: float = 60.0) -> float:
-        """Waits until all are up, and lets them begin; returns the time of the feed's second 0, on the machine's clock."""
+        """Waits until all have started, and lets them begin; returns when second 0 is, by the machine's clock."""
         until_s = self.clock.now_s() + timeout_s
         while len(self._ready) < len(self.tasks):
             self._listen()
             if self.clock.now_s() > until_s:
                 raise ProducerFailed(
-                    f"{len(self._ready)} of {len(self.tasks)} producers came up in {timeout_s:.0f} s",
-                    hint="is the machine too busy, or has Spark too few slots?",
+                    f"only {len(self._ready)} of {len(self.tasks)} producers have started in {timeout_s:.0f} s",
+                    hint="is the machine too busy, or has Spark too few free slots?",
                 )
             self.clock.sleep_s(_LOOK_S)
         start_s = self.clock.now_s() + head_start_s
@@ -133,38 +133,40 @@ class Producers(ABC):
         return start_s
 
     def ended(self) -> list[Ended] | None:
-        """What the producers say in the end; None while one still writes. Raises if one failed."""
+        """Returns what the producers reported at their end; None while one still writes. Raises if one failed."""
         self._listen()
         return list(self._ended.values()) if len(self._ended) == len(self.tasks) else None
 
     def wait(self, timeout_s: float) -> list[Ended]:
-        """Waits until everything is written."""
+        """Waits until everything is written; returns what the producers reported."""
         until_s = self.clock.now_s() + timeout_s
-        while (told := self.ended()) is None:
+        while (reports := self.ended()) is None:
             if self.clock.now_s() > until_s:
                 raise ProducerFailed(
-                    f"not everything was written in {timeout_s:.0f} s", hint="is the machine too busy?"
+                    f"the producers have not written everything in {timeout_s:.0f} s", hint="is the machine too busy?"
                 )
             self.clock.sleep_s(_LOOK_S)
-        return told
+        return reports
 
     def _listen(self) -> None:
         gone = not any(process.alive() for process in self._running)
-        for message in _heard(self._talk, self._cursor):
+        for message in _received(self._talk, self._cursor):
             if isinstance(message, Ready):
                 self._ready.add(message.writer.partition(".")[0])
             elif isinstance(message, Ended):
                 if message.error:
-                    raise ProducerFailed(f"{message.writer} failed: {message.error}", hint="look at the feed")
+                    raise ProducerFailed(
+                        f"{message.writer} failed: {message.error}", hint="look at the feed's batches method"
+                    )
                 self._ended[message.writer.partition(".")[0]] = message
         if gone and len(self._ended) < len(self.tasks):
             raise ProducerFailed(
-                "the producers are gone before everything was written",
-                hint="look at what their processes, or Spark's workers, print",
+                "the producers ended before everything was written",
+                hint="look at what their processes, or Spark's workers, have printed",
             )
 
     def stop(self) -> None:
-        """Ends those that still write."""
+        """Kills the producers that still write."""
         for process in self._running:
             if process.alive() and len(self._ended) < len(self.tasks):
                 process.kill()
@@ -173,7 +175,7 @@ class Producers(ABC):
 
 
 def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0) -> None:
-    """The whole life of a producer: every batch at its time, then the end of the stream."""
+    """Runs a producer: writes every batch at its time, then the end of the stream; stops when it is no longer wanted."""
     writer = f"{task.writer}.{attempt}" if attempt else task.writer
     talk = task.site.shared(task.talk, writer)
     talk.append(wire.encode(Ready(writer)))
@@ -183,17 +185,17 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
     try:
         with closing(task.site.producer(task.stream, task.feed.partitions, writer)) as log:
             written = _write(task, log, begin, wanted)
-        told = None if written is None else Ended(writer, *written)
+        report = None if written is None else Ended(writer, *written)
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
-        told = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
-    if told is not None:
-        talk.append(wire.encode(told))
+        report = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
+    if report is not None:
+        talk.append(wire.encode(report))
 
 
 def _write(
     task: ProducerTask, log: WritableLog, begin: Begin, wanted: Callable[[], bool]
 ) -> tuple[int, tuple[float, ...]] | None:
-    """Rows and lags; None if nobody wants them any more."""
+    """Writes everything; returns how many rows and how late each second was, or None if it was no longer wanted."""
     clock, rows, lags_s = SystemClock(), 0, [0.0]
     offsets = {partition: _first(log, partition) for partition in task.partitions}
     for due_s, partition, batch in _merged(task):
@@ -213,35 +215,35 @@ def _write(
 
 
 def _merged(task: ProducerTask) -> Iterator[tuple[float, int, pa.RecordBatch]]:
-    """All batches of a producer's partitions, in the order in which they are due."""
+    """Yields the batches of all partitions of a producer, in the order in which they are due."""
 
     def of(partition: int) -> Iterator[tuple[float, int, pa.RecordBatch]]:
         for due_s, batch in task.feed.batches(partition):
             yield due_s, partition, batch
 
-    return heapq.merge(*map(of, task.partitions), key=lambda one: one[:2])
+    return heapq.merge(*map(of, task.partitions), key=lambda due: due[:2])
 
 
 def _first(log: ReadableLog, partition: int) -> int:
-    """Where a partition's rows begin: whoever made the stream may have left a mark."""
-    first = log.read(partition, 0, 1)
-    return 1 if first and first[0].mark is not None else 0
+    """Returns where the rows of a partition begin: after the mark that whoever created the stream may have left."""
+    chunks = log.read(partition, 0, 1)
+    return 1 if chunks and chunks[0].mark is not None else 0
 
 
 def _awaited(talk: SharedLog, wanted: Callable[[], bool]) -> Begin | None:
     clock, cursor = SystemClock(), Cursor()
     while wanted():
-        for message in _heard(talk, cursor):
+        for message in _received(talk, cursor):
             if isinstance(message, Begin):
                 return message
         clock.sleep_s(_LOOK_S)
     return None
 
 
-def _heard(talk: SharedLog, cursor: Cursor) -> list[Message]:
+def _received(talk: SharedLog, cursor: Cursor) -> list[ProducerMessage]:
     return [_decode(message.data) for message in talk.read(cursor, 1_000)]
 
 
-_decode: Callable[[bytes], Message] = wire.decoder(
+_decode: Callable[[bytes], ProducerMessage] = wire.decoder(
     Ready | Begin | Ended, "a message of a producer", "the stream of the producers"
 )

@@ -1,7 +1,7 @@
 """The journal port: a list of small entries for each partition, on which any number of readers agree.
 
-Whoever proposes an entry first wins; everybody else is told the winner. That is all there is to it: no lock, no leader,
-and nothing that a stopped process could hold.
+Whoever proposes an entry first wins, and everybody else gets that entry back. There is no lock, no leader, and nothing that
+a stopped process could hold.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from holons.disk import sync, unavailable
 from holons.errors import LogDamaged, LogUnavailable
 
 Durability: TypeAlias = Literal["process", "disk"]
-"""What an acknowledged entry survives: the death of any process, or the machine's too."""
+"""What an acknowledged entry survives: the death of any process, or also that of the machine."""
 
 _HEADER: Final = struct.Struct(">4sI")
 _MAGIC: Final = b"hjl1"
 _DIGITS: Final = 20
-_LEFTOVER_AGE_S: Final = 60.0
+_LEFTOVER_AGE_S: Final = 60.0  # what a killed writer left is removed when it is this old
 
 
 class Journal(Protocol):
-    """Entries 0, 1, 2, … for each partition of one stream; an entry never changes."""
+    """The entries 0, 1, 2, … of each partition of one stream. An entry never changes."""
 
     def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
-        """Makes `data` the entry of that number if it is the first; returns the entry. None: it was trimmed.
+        """Makes `data` the entry with that number unless there is one; returns the entry, or None if it was trimmed.
 
-        Only the number after the last entry may be proposed, or one that is taken.
+        Only the number after the last entry may be proposed, or the number of an entry that exists.
         """
         ...
 
     def get(self, partition: int, number: int) -> bytes | None:
-        """An entry; None if it was never written, or was trimmed."""
+        """Returns an entry; None if it was never written, or was trimmed."""
         ...
 
     def start(self, partition: int) -> int:
-        """The number of the first entry that is still there, or would be."""
+        """Returns the number of the first entry that was not trimmed; of the next one if all were."""
         ...
 
     def end(self, partition: int, known: int = 0) -> int:
-        """The number of the next entry. It is found faster if one `known` not to be beyond it is close."""
+        """Returns the number of the next entry; faster if `known`, which is not above it, is close to it."""
         ...
 
     def trim(self, partition: int, below: int) -> None:
@@ -54,7 +54,7 @@ class Journal(Protocol):
 
 
 class MemoryJournal:
-    """A journal in this process's memory, for readers of one thread."""
+    """A journal in the memory of this process, for readers of one thread."""
 
     def __init__(self) -> None:
         self._entries: dict[int, list[bytes]] = {}
@@ -86,11 +86,11 @@ class MemoryJournal:
 
 
 class DirectoryJournal:
-    """One small file for each entry, for any number of processes of one machine.
+    """A journal with one small file for each entry, for any number of processes of one machine.
 
-    An entry is written under a name of its writer's own and then linked to its number: a link is atomic and exclusive,
-    so the first wins, and a file that has a number is whole. Where the entries begin is the highest name in `starts`;
-    it is raised before anything is deleted.
+    An entry is written under a name that only its writer has, and then linked to its number. A link is atomic and
+    exclusive, so the first one wins, and a file that has a number is whole. The highest name in `starts` says where the
+    entries begin; it is raised before anything is deleted.
     """
 
     def __init__(self, directory: Path | str, durability: Durability = "process") -> None:
@@ -100,16 +100,18 @@ class DirectoryJournal:
 
     def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
         with unavailable(LogUnavailable, f"write the journal at {self._directory}"):
-            gone_on = self._path(partition, number + 1).exists()  # looked up first: see _check_no_hole
+            has_next = self._path(partition, number + 1).exists()  # looked up first: see _check_no_hole
             known = self.get(partition, number)
             if known is not None:
                 return known
-            if gone_on:
+            if has_next:
                 self._check_no_hole(partition, number)
             if number >= self.start(partition) and self._link(partition, number, _framed(partition, number, data)):
                 if number >= self.start(partition):
                     return data
-                self._path(partition, number).unlink(missing_ok=True)  # it was taken, and trimmed, while I stood still
+                self._path(partition, number).unlink(
+                    missing_ok=True
+                )  # another took the number, and it was trimmed, while this process stood still
             return self.get(partition, number)
 
     def get(self, partition: int, number: int) -> bytes | None:
@@ -120,7 +122,7 @@ class DirectoryJournal:
             except FileNotFoundError:
                 return None
         if number < self.start(partition):
-            return None  # it may even be that of a proposer who stood still, and has not yet seen that it came too late
+            return None  # the file may be that of a proposer that stood still, and has not noticed yet that it came too late
         return _unframed(partition, number, stored, path)
 
     def start(self, partition: int) -> int:
@@ -175,7 +177,7 @@ class DirectoryJournal:
             self._made.add(folder)
 
     def _link(self, partition: int, number: int, stored: bytes) -> bool:
-        """Writes an entry whole; False if another one has its number."""
+        """Writes an entry as a whole; returns False if another entry has its number."""
         path, parts = self._path(partition, number), self._folder(partition, "parts")
         if parts not in self._made:
             self._sweep(partition)
@@ -195,7 +197,7 @@ class DirectoryJournal:
             except FileNotFoundError:
                 if not (parts.exists() and path.parent.exists()):
                     raise
-                continue  # it stood still for so long that it was swept
+                continue  # this process stood still for so long that its part was swept
             finally:
                 part.unlink(missing_ok=True)
             if self._sync:
@@ -203,7 +205,7 @@ class DirectoryJournal:
             return True
 
     def _sweep(self, partition: int) -> None:
-        """Removes what killed writers left, by the file system's own clock, the only one that all share."""
+        """Removes what killed writers left, by the clock of the file system, which is the only one that all share."""
         folder = self._folder(partition, "parts")
         with contextlib.suppress(FileNotFoundError):
             ages = {entry.name: entry.stat().st_mtime for entry in os.scandir(folder)}
@@ -216,11 +218,11 @@ class DirectoryJournal:
                     (folder / name).unlink(missing_ok=True)
 
     def _check_no_hole(self, partition: int, number: int) -> None:
-        """The entry after this one was there before this one was not: unless it was trimmed since, it is lost."""
+        """Raises if an entry is lost: the next one existed before this one was looked for, and it was not trimmed since."""
         if number >= self.start(partition):
             raise LogDamaged(
                 f"entry {number} of partition {partition} is missing in {self._directory}",
-                hint="the journal has lost a file: restore it, nothing can take its place",
+                hint="the journal has lost a file: restore it from a copy, since nothing can take its place",
             )
 
 
@@ -230,7 +232,9 @@ def _name(number: int) -> str:
 
 def _number(path: Path) -> int:
     if not path.name.isdecimal():
-        raise LogDamaged(f"{path} is not ours", hint="look where it comes from, and move it away")
+        raise LogDamaged(
+            f"{path} is not an entry of a journal", hint="find out where it comes from, and move it to another place"
+        )
     return int(path.name)
 
 
@@ -248,6 +252,6 @@ def _unframed(partition: int, number: int, stored: bytes, path: Path) -> bytes:
     if stored[: _HEADER.size] != _HEADER.pack(_MAGIC, _checksum(partition, number, data)):
         raise LogDamaged(
             f"{path} is torn, damaged or not an entry of a journal",
-            hint="restore it: what was read by its order cannot be read by another",
+            hint="restore it from a copy: what was read in its order cannot be read in another one",
         )
     return data

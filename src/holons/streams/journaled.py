@@ -1,7 +1,7 @@
-"""An input that we may not write to, read through a journal of ours: rows and marks in one order for everyone.
+"""An input that we may not write to, read through a journal of our own: every reader sees rows and marks in one order.
 
 An entry of the journal admits rows of the input, or is a mark. A row is read only once it is admitted, so a mark has one
-place among the rows, whoever reads, and however late (invariant: logged idleness).
+place among the rows for every reader, however late it reads (invariant: logged idleness).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from holons.streams.journal import Journal
 from holons.streams.log import Chunk, ReadableLog
 
 ADMITTED_MAX: Final = 1_000_000
-"""How many rows one entry admits at most."""
+"""The number of rows that one entry admits at most."""
 
 
 class _Entry(NamedTuple):
-    """An entry says all about its place, so that a reader may begin anywhere."""
+    """An entry of the journal. It holds its own place, so that a reader may begin at any entry."""
 
     number: int
     offset: int
     foreign: int
-    """The offset in the input of the row at `offset`; of the next row, if this is a mark."""
+    """The offset in the input of the row at `offset`; for a mark, that of the next row."""
     rows: int
     mark: int | None = None
 
@@ -41,7 +41,7 @@ _BEFORE_ALL: Final = _Entry(-1, 0, 0, 0)
 
 
 class JournaledLog:
-    """A log that is the rows of `foreign`, the input, and the marks of `journal`. One object belongs to one reader.
+    """A log of the rows of `foreign`, the input, and the marks of `journal`. One object belongs to one reader.
 
     A row's offset is its offset in the input plus the marks before it. Only the input's own producer writes rows; trimming
     never touches the input.
@@ -61,26 +61,26 @@ class JournaledLog:
         self._foreign = foreign
         self._journal = journal
         self._reached: dict[int, _Entry] = {}
-        """By partition: the last entry that was executed here."""
+        """By partition: the last entry that this reader has read."""
 
     @property
     def partitions(self) -> int:
         return self._foreign.partitions
 
     def mark(self, partition: int, ts: int) -> int | None:
-        """Marks the partition right after what was last read here.
+        """Marks the partition right after what this reader has read last.
 
-        None, and there is no mark, if something else comes there: a row that waits in the input, or an entry of another
-        reader. Then the partition was not idle after all; read on, and decide again.
+        Returns None, and adds no mark, if something else comes there: a row that waits in the input, or an entry of another
+        reader. Then the partition was not idle; the reader reads on, and decides again.
         """
         last = self._reached.get(partition) or self._last(partition)
         if self._foreign.end(partition) > last.foreign_end:
             return None
-        mine = _Entry(last.number + 1, last.end, last.foreign_end, 0, ts)
-        return mine.offset if self._propose(partition, mine) == mine else None
+        proposed = _Entry(last.number + 1, last.end, last.foreign_end, 0, ts)
+        return proposed.offset if self._propose(partition, proposed) == proposed else None
 
     def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
-        """What follows from `offset` on; admits what the input has if the journal is at its end."""
+        """Returns what follows from `offset` on; at the end of the journal it admits the rows that the input has."""
         chunks: list[Chunk] = []
         while rows_max > 0:
             entry = self._holding(partition, offset)
@@ -88,28 +88,28 @@ class JournaledLog:
                 if not self._admit(partition):
                     break
                 continue
-            found = self._execute(partition, entry, max(offset, entry.offset), rows_max, columns)
-            if not found:
-                break  # it was admitted by a reader who sees more of the input than this one
-            chunks += found
-            offset = found[-1].end
-            rows_max -= sum(chunk.length for chunk in found)
+            read = self._execute(partition, entry, max(offset, entry.offset), rows_max, columns)
+            if not read:
+                break  # a reader that sees more of the input than this one admitted it
+            chunks += read
+            offset = read[-1].end
+            rows_max -= sum(chunk.length for chunk in read)
         return chunks
 
     def start(self, partition: int) -> int:
-        begun, last = self._foreign.start(partition), self._last(partition)
-        entry = self._search(partition, last, lambda entry: entry.foreign_end >= begun)
-        if entry is None:  # rows that were never admitted are gone already
-            return last.end + max(begun - last.foreign_end, 0)
-        return entry.offset + max(begun - entry.foreign, 0)
+        foreign_start, last = self._foreign.start(partition), self._last(partition)
+        entry = self._search(partition, last, lambda entry: entry.foreign_end >= foreign_start)
+        if entry is None:  # rows that were never admitted were trimmed already
+            return last.end + max(foreign_start - last.foreign_end, 0)
+        return entry.offset + max(foreign_start - entry.foreign, 0)
 
     def end(self, partition: int) -> int:
-        """Where the journal ends, plus the rows that wait to be admitted."""
+        """Returns the end of the journal plus the rows that wait to be admitted."""
         last = self._last(partition)
         return last.end + max(self._foreign.end(partition) - last.foreign_end, 0)
 
     def trim(self, partition: int, below: int) -> None:
-        """Drops entries of the journal, never rows of the input. The one that holds the offset stays, and the last."""
+        """Drops entries of the journal, never rows of the input; keeps the entry that holds the offset, and the last."""
         last = self._last(partition)
         entry = self._search(partition, last, lambda entry: entry.end > below) or last
         self._journal.trim(partition, max(entry.number, 0))
@@ -118,7 +118,7 @@ class JournaledLog:
         self._foreign.close()
 
     def foreign_offset(self, partition: int, offset: int) -> int:
-        """Where a row is in the input; for a mark, where the row after it is."""
+        """Returns the offset of a row in the input; for a mark, that of the row after it."""
         last = self._last(partition)
         entry = self._search(partition, last, lambda entry: entry.end > offset)
         if entry is None:
@@ -128,24 +128,24 @@ class JournaledLog:
     # --- executing -------------------------------------------------------------------------------------------------
 
     def _holding(self, partition: int, offset: int) -> _Entry | None:
-        """The entry that holds an offset, or the first after it; None at the journal's end."""
+        """Returns the entry that holds an offset, or the first one after it; None at the end of the journal."""
         reached = self._reached.get(partition, _BEFORE_ALL)
         if reached.offset <= offset < reached.end:
             return reached
         if offset == reached.end:
-            found = self._get(partition, reached.number + 1)
-            if found is not None and (found.offset, found.foreign) != (reached.end, reached.foreign_end):
-                raise _damaged(partition, found.number, f"does not follow {reached}")
-            if found is not None or self._journal.start(partition) <= reached.number + 1:
-                self._reached[partition] = found or reached
-                return found
+            entry = self._get(partition, reached.number + 1)
+            if entry is not None and (entry.offset, entry.foreign) != (reached.end, reached.foreign_end):
+                raise _damaged(partition, entry.number, f"does not follow {reached}")
+            if entry is not None or self._journal.start(partition) <= reached.number + 1:
+                self._reached[partition] = entry or reached
+                return entry
         last = self._last(partition)
-        found = self._search(partition, last, lambda entry: entry.end > offset)
-        self._reached[partition] = found or last
-        return found
+        entry = self._search(partition, last, lambda entry: entry.end > offset)
+        self._reached[partition] = entry or last
+        return entry
 
     def _admit(self, partition: int) -> bool:
-        """Moves on by one entry from the journal's end: what waits in the input, or what another was faster with."""
+        """Adds an entry for the rows that wait in the input, unless another reader is faster; returns False if none wait."""
         last = self._reached[partition]
         waiting = self._foreign.end(partition) - last.foreign_end
         if waiting <= 0:
@@ -166,7 +166,7 @@ class JournaledLog:
         shift = entry.offset - entry.foreign
         chunks = self._foreign.read(partition, offset - shift, min(rows_max, entry.end - offset), columns)
         moved = [chunk._replace(offset=chunk.offset + shift) for chunk in chunks]
-        if moved and moved[0].offset > offset:  # trimmed from the input: like any log, go on where it begins
+        if moved and moved[0].offset > offset:  # trimmed from the input: like any log, continue where it begins
             return self.read(partition, max(self.start(partition), offset + 1), rows_max, columns)
         return moved
 
@@ -182,15 +182,15 @@ class JournaledLog:
             end = self._journal.end(partition, known + 1)
             if end == 0:
                 return _BEFORE_ALL
-            found = self._get(partition, end - 1)
-            if found is not None:
-                return found
+            entry = self._get(partition, end - 1)
+            if entry is not None:
+                return entry
             if self._journal.start(partition) == end:
-                raise _damaged(partition, end - 1, "was trimmed, though it was the last")
+                raise _damaged(partition, end - 1, "was trimmed, although it was the last one")
 
     def _search(self, partition: int, last: _Entry, wanted: Callable[[_Entry], bool]) -> _Entry | None:
-        """The first entry up to `last` that is wanted, where all that follow a wanted one are wanted too."""
-        found: _Entry | None = None
+        """Returns the first entry up to `last` that is wanted, where all that follow a wanted one are wanted too."""
+        first: _Entry | None = None
         low, high = self._journal.start(partition), last.number + 1
         while low < high:
             middle = (low + high) // 2
@@ -198,10 +198,10 @@ class JournaledLog:
             if entry is None:  # trimmed meanwhile
                 low = middle + 1
             elif wanted(entry):
-                found, high = entry, middle
+                first, high = entry, middle
             else:
                 low = middle + 1
-        return found
+        return first
 
 
 def _decode(partition: int, number: int, data: bytes) -> _Entry:
@@ -215,5 +215,5 @@ def _decode(partition: int, number: int, data: bytes) -> _Entry:
 def _damaged(partition: int, number: int, what: str) -> LogDamaged:
     return LogDamaged(
         f"entry {number} of the journal of partition {partition} {what}",
-        hint="restore the journal: what was read by its order cannot be read by another",
+        hint="restore the journal from a copy: what was read in its order cannot be read in another one",
     )

@@ -131,7 +131,7 @@ def test_producers_that_are_gone_are_missed(site):
         for process in producers._running:
             process.kill()
             process.join(10.0)
-        with pytest.raises(ProducerFailed, match="are gone"):
+        with pytest.raises(ProducerFailed, match="ended before everything"):
             producers.wait(600)
 
 

@@ -143,8 +143,8 @@ def test_a_stream_that_was_not_passed_is_named():
     [
         ({"in": rows(0)}, "list of partitions"),
         ({"in": []}, "list of partitions, not an empty one"),
-        ({"inn": [rows(0)]}, "no rows for stream 'in': the job reads 'in'; given is 'inn'"),
-        ({"in": [rows(0)], "inn": [rows(0)]}, "does not read 'inn': the job reads 'in'; given"),
+        ({"inn": [rows(0)]}, "no rows were passed for stream 'in': the job reads 'in', and was passed 'inn'"),
+        ({"in": [rows(0)], "inn": [rows(0)]}, "does not read stream 'inn': the job reads 'in', and"),
         ([rows(0)], "by name"),
         ({"in": [rows(0).lazy()]}, "LazyFrame"),
         ({"in": [{"ts": [0]}]}, "dict"),
@@ -161,7 +161,7 @@ def test_a_program_is_not_a_job_and_no_nodes_run_nothing():
     with pytest.raises(errors.BadInput, match="is not a job"):
         h.run(Counts(), {"in": [rows(0)]})
     for steps in (h.source("in"), h.source("in").window(h.Tumbling("1s"))):
-        with pytest.raises(errors.BadInput, match=r"(?s)ends nowhere.*\.to\(") as error:
+        with pytest.raises(errors.BadInput, match=r"(?s)has no output.*\.to\(") as error:
             h.run(steps, {"in": [rows(0)]})
         assert "MyProgram" not in str(error.value)
     with pytest.raises(errors.BadInput, match="nodes"):

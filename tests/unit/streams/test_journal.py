@@ -145,7 +145,7 @@ def test_a_lost_entry_is_not_written_again_by_whoever_comes_along(tmp_path):
 def test_a_foreign_name_among_the_starts_is_an_error(tmp_path):
     filled(DirectoryJournal(tmp_path), 3).trim(0, 1)
     (tmp_path / "0" / "starts" / "notes.txt").touch()
-    with pytest.raises(LogDamaged, match=r"notes\.txt is not ours"):
+    with pytest.raises(LogDamaged, match=r"notes\.txt is not an entry"):
         DirectoryJournal(tmp_path).start(0)
 
 
