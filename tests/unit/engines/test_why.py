@@ -10,6 +10,7 @@ import pytest
 from tests.workloads import EXAMPLES, load, streams
 
 import holons as h
+from holons.engines import replay
 from holons.engines.memory_site import MemorySite, logs_of
 from holons.engines.why import Contribution, SealedByNodes, why
 from holons.errors import BadInput, UnknownWindow, WindowNotCompleted
@@ -195,6 +196,15 @@ def test_sessions_that_fed_a_later_stage_are_told_with_their_keys():
     assert (part.rows, part.first, part.last) == (3, None, None)
     assert part.first_window == h.Window(0, 2 * SECOND, "ann")
     assert part.last_window == h.Window(9 * SECOND, 11 * SECOND, "ann")
+
+
+def test_all_keys_whose_sessions_start_together_are_explained_however_long_they_last(monkeypatch):
+    monkeypatch.setattr(replay, "_ROWS_PER_READ", 3)
+    job = h.job(h.source("bids").window(h.Session("2s")).group_by("kind").agg(n=h.count()).to("sessions"))
+    times = [(float(at), "bob") for at in range(1, 60)]
+    logs = logs_of({"bids": [rows((1.0, "ann"), *times)]})
+    explained = why(job, logs, SECOND)
+    assert [(one.window.key, one.window.end) for one in explained] == [("ann", 3 * SECOND), ("bob", 61 * SECOND)]
 
 
 # --- compared with what nodes sealed ----------------------------------------------------------------------------------
