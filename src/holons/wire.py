@@ -22,7 +22,9 @@ def encode(message: msgspec.Struct) -> bytes:
     return _encoder.encode(message)
 
 
-def decoder(messages: type[MessageT] | UnionType, message_name: str, stream_name: str) -> Callable[[bytes], MessageT]:
+def decoder(
+    messages: type[MessageT] | UnionType, message_name: str, stream_name: str
+) -> Callable[[bytes | memoryview], MessageT]:
     """Makes a function that decodes the messages of one stream: a struct, or a union of tagged structs.
 
     >>> class Greeting(msgspec.Struct, frozen=True, array_like=True, tag="greeting/1"):
@@ -37,7 +39,7 @@ def decoder(messages: type[MessageT] | UnionType, message_name: str, stream_name
     """
     known = msgspec.msgpack.Decoder(messages)
 
-    def decode(data: bytes) -> MessageT:
+    def decode(data: bytes | memoryview) -> MessageT:
         try:
             message: MessageT = known.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:

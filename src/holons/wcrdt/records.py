@@ -11,13 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from holons import codec
+from holons import codec, wire
 from holons.errors import CodecError, UnknownRecordVersion
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 _PAIR = b"\x92"  # how a list of two begins in MessagePack
-_encoder = msgspec.msgpack.Encoder()
 
 
 class RecordFormat(Generic[RecordT]):
@@ -29,7 +28,7 @@ class RecordFormat(Generic[RecordT]):
 
     def encode(self, record: RecordT, states: object = ()) -> bytes:
         """Returns a record and the states that it lists as bytes."""
-        return b"".join([_PAIR, _encoder.encode(record), *codec.pieces(codec.NestedBytes(states))])
+        return b"".join([_PAIR, wire.encode(record), *codec.pieces(codec.NestedBytes(states))])
 
     def decode(self, data: bytes | memoryview) -> tuple[RecordT, Any]:
         """Returns a record and the states that it lists."""

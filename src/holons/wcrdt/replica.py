@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
+from holons import wire
 from holons.algebra import State
-from holons.errors import CodecError, InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
+from holons.errors import InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
 from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
@@ -230,23 +229,21 @@ class Replica:
 
     def snapshot_bytes(self) -> bytes:
         """Returns the state to resume from, in MessagePack."""
-        return _encoder.encode(self.snapshot())
+        return wire.encode(self.snapshot())
 
     @staticmethod
     def resumed(handles: Sequence[Handle], partitions: int, snapshot: bytes | memoryview | None) -> Replica:
         """Returns a replica that resumes from the bytes of a snapshot, or from the beginning."""
-        try:
-            return Replica(handles, partitions, None if snapshot is None else _decoder.decode(snapshot))
-        except msgspec.DecodeError as error:
-            raise CodecError(f"not a snapshot of a replica: {error}", hint="an older one may still be whole") from error
+        return Replica(handles, partitions, None if snapshot is None else _decode(snapshot))
 
     def bytes_held(self) -> int:
         """The size of all seals."""
         return sum(panes.bytes_held() for panes in self.panes)
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(ReplicaState)
+_decode: Callable[[bytes | memoryview], ReplicaState] = wire.decoder(
+    ReplicaState, "a snapshot of a replica", "the record"
+)
 
 
 def _needless(handle: Handle, processed: Sequence[int], emitted: Sequence[int]) -> int:
