@@ -40,5 +40,5 @@ def owes_windows(run: PartitionRun, partition: int, state: SharedState, max_ahea
 
 def _slowest(run: RunProgress, partition: int, state: SharedState) -> int:
     """The global watermark of stage 0; of itself a run knows best, be it ahead of its messages or running again."""
-    others = (at for other, at in enumerate(state.progress[0]) if other != partition)
-    return min((run.sealed_to, *others))
+    progress = state.progress[0]
+    return min((run.sealed_to, *progress[:partition], *progress[partition + 1 :]))

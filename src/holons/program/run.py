@@ -38,6 +38,7 @@ class ProgramRun:
         self._process = ProcessPart(job, partition, input_index, resume.process, silent_below=cut.offset)
         self._window = WindowPart(job, partition, partitions, resume.window, cut=cut)
         self._process.scope.known_here = self._window.scope.known_here = self._known_here
+        self._forgotten: Sequence[int] = ()
         self._progress: RunProgress | None = None
         """As it was when somebody asked last, if nothing has happened since."""
 
@@ -173,8 +174,8 @@ class ProgramRun:
 
     def forget(self, emitted_to: Sequence[int]) -> None:
         """Drops WLocal values that a stored window record is past, less what their handles keep."""
-        if self._process.local_panes:
-            self._progress = None
+        if self._process.local_panes and emitted_to != self._forgotten:
+            self._progress, self._forgotten = None, emitted_to
             self._process.forget(emitted_to)
 
     def process_record(self) -> bytes:
