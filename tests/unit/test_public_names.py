@@ -32,6 +32,8 @@ INTERNAL = {
     "Outputs": "what results read",
     "Running": "what a node says that it runs",
     "Scope": "what bound state talks to",
+    "PartitionRun": "what runs a partition of a job",
+    "SharedState": "what nodes replicate of a job",
     "StitchedSpec": "what sessions are",
     "WindowedHandle": "what h.WCRDT and h.WLocal have in common",
     "Work": "what the thread of a run does",

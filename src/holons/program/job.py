@@ -65,10 +65,10 @@ class Job:
     def __post_init__(self) -> None:
         if not self.inputs:
             raise BadProgram("a job needs an input stream", hint='h.job(MyProgram(), "bids")')
-        if len({given.stream for given in self.inputs}) < len(self.inputs):
+        if len({source.stream for source in self.inputs}) < len(self.inputs):
             raise BadProgram("one stream is listed twice", hint="name each input stream once")
-        for given in self.inputs:
-            micros(given.disorder, zero_allowed=True)
+        for source in self.inputs:
+            micros(source.disorder, zero_allowed=True)
         object.__setattr__(self, "layout", layout_of(self.program))
         object.__setattr__(self, "name", self.name or type(self.program).__name__)
         check_picklable(self.program)
@@ -82,7 +82,7 @@ class Job:
         """The channels that people ask for, and what is known of columns before any row is written."""
         program = self.program
         declared = [Channel(name, program._channel_schema(name)) for name in self.layout.channels]
-        streams = [schema for one in self.inputs if (schema := program._stream_schema(one.stream)) is not None]
+        streams = [schema for source in self.inputs if (schema := program._stream_schema(source.stream)) is not None]
         return *declared, *(Channel(name, schema) for name in RESERVED for schema in streams)
 
     @cached_property
@@ -150,27 +150,28 @@ def job(
     """Binds a program to streams: `h.job(BidShare(), "bids", time="date_time", disorder="2s", columns=["price"])`.
 
     `time`, `disorder` and `columns` hold for the streams given by name; pass `h.Input(...)` where they differ.
-    Pipelines that end in `.to(...)` are jobs already; given several of them, they become one.
+    Pipelines that end in `.to(...)` are jobs already; several of them become one.
     """
     if isinstance(program, Job):
-        for given in inputs:
-            if not isinstance(given, Job):
+        for source in inputs:
+            if not isinstance(source, Job):
                 raise BadProgram(
-                    f"{given!r} is not a pipeline", hint='pipelines know their streams: h.job(one.to("x"), two.to("y"))'
+                    f"{source!r} is not a pipeline",
+                    hint='pipelines know their streams: h.job(first.to("x"), second.to("y"))',
                 )
         if (time, disorder, columns) != ("ts", "0s", None):
             raise BadProgram(
                 "time, disorder and columns are for programs; a pipeline knows its own",
                 hint='say it where it begins: h.source("bids", time="date_time", disorder="2s")',
             )
-        return program.together([given for given in inputs if isinstance(given, Job)], name)
-    for given in inputs:
-        if isinstance(given, Job):
+        return program.together([source for source in inputs if isinstance(source, Job)], name)
+    for source in inputs:
+        if isinstance(source, Job):
             raise BadProgram("a program's input is a stream, not a job", hint='h.job(MyProgram(), "bids")')
     bound = tuple(
-        given if isinstance(given, Input) else Input(given, time, disorder, columns)
-        for given in inputs
-        if not isinstance(given, Job)
+        source if isinstance(source, Input) else Input(source, time, disorder, columns)
+        for source in inputs
+        if not isinstance(source, Job)
     )
     return Job(program, bound, name)
 

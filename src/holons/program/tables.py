@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from holons.errors import BadInput
 
-_ROWS_MOST: Final = 5_000_000
-_BYTES_MOST: Final = 256 << 20
+_ROWS_MAX: Final = 5_000_000
+_BYTES_MAX: Final = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class Table:
         return pl.read_ipc(self.data)
 
     def lookup(self, keys: pl.Series, column: str) -> pl.Series:
-        """For each key the value of a column; null where the table has no such key."""
+        """Returns the value of a column for each key; null where the table has no such key."""
         if column not in self.frame.columns:
             raise BadInput(f"the table has no column {column!r}", hint=f"it has {', '.join(self.frame.columns)}")
         ours = self.frame.select(pl.col(self.key).alias("key"), pl.col(column).alias("value"))
         try:
             wanted = keys.alias("key").to_frame().with_columns(pl.col("key").cast(ours.schema["key"]))
-            found = wanted.join(ours, on="key", how="left", maintain_order="left")
+            joined = wanted.join(ours, on="key", how="left", maintain_order="left")
         except pl.exceptions.PolarsError as error:
             raise BadInput(
                 f"{self.key!r} is {ours.schema['key']}, and the keys are {keys.dtype}",
                 hint="cast one of them to the other's type",
             ) from error
-        return found["value"].alias(column)
+        return joined["value"].alias(column)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -54,7 +54,7 @@ class Table:
 
 
 def table(rows: Any, key: str) -> Table:  # noqa: ANN401 - Spark's DataFrame must not be imported here
-    """A table for a program, from a Spark DataFrame (which is collected now), an Arrow or polars table, or a Parquet file.
+    """Makes a table for a program of a Spark DataFrame (collected now), an Arrow or polars table, or a Parquet file.
 
     >>> items = table(pl.DataFrame({"item": [2, 1], "category": ["tea", "tools"]}), key="item")
     >>> items.lookup(pl.Series([1, 3]), "category").to_list()
@@ -69,10 +69,10 @@ def table(rows: Any, key: str) -> Table:  # noqa: ANN401 - Spark's DataFrame mus
         twice = frame.filter(pl.col(key).is_duplicated())[key][0]
         raise BadInput(f"{key} {twice!r} is in the table twice", hint="one row for each key: aggregate, or choose")
     data = frame.sort(key).rechunk().write_ipc(None, compat_level=pl.CompatLevel.oldest()).getvalue()
-    if len(data) > _BYTES_MOST:
+    if len(data) > _BYTES_MAX:
         raise BadInput(
             f"the table has {len(data) >> 20} MB, which every node would hold",
-            hint=f"select the columns that are needed; up to {_BYTES_MOST >> 20} MB are fine",
+            hint=f"select the columns that are needed; up to {_BYTES_MAX >> 20} MB are fine",
         )
     return Table(data, key)
 
@@ -88,16 +88,16 @@ def _frame(rows: Any) -> pl.DataFrame:  # noqa: ANN401
     if hasattr(rows, "toArrow"):
         if rows.isStreaming:
             raise BadInput("a stream is not a table", hint="read it with spark.read, or make it an input of the job")
-        rows = rows.limit(_ROWS_MOST + 1).toArrow()
+        rows = rows.limit(_ROWS_MAX + 1).toArrow()
     if isinstance(rows, pa.Table | pa.RecordBatch):
-        if rows.num_rows > _ROWS_MOST:
+        if rows.num_rows > _ROWS_MAX:
             raise BadInput(
-                f"more than {_ROWS_MOST:,} rows, which every node would hold",
+                f"more than {_ROWS_MAX:,} rows, which every node would hold",
                 hint="filter and select what is needed, or make it an input of the job",
             )
-        found = pl.from_arrow(rows)
-        assert isinstance(found, pl.DataFrame)
-        return found
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
     raise BadInput(
         f"a {type(rows).__name__} is not a table", hint="a Spark DataFrame, an Arrow or polars table, or a Parquet file"
     )

@@ -197,7 +197,7 @@ BUILDING = {
         lambda: h.job(h.source("bids").to("x"), h.source("bids", disorder="1s").to("y")),
         "disorder",
     ),
-    "no measure": (lambda: bid_stream().window(ONE).agg(), "nothing"),
+    "no measure": (lambda: bid_stream().window(ONE).agg(), "no measure"),
     "no measure but a function": (lambda: bid_stream().window(ONE).agg(n=len), "not a measure"),
     "no aggregate": (lambda: h.using(len, "price"), "not an aggregate"),
     "an aggregate of no column": (lambda: h.using(h.GSet()), "no column"),
@@ -213,7 +213,7 @@ BUILDING = {
         "only tumbling windows accumulate",
     ),
     "no window": (lambda: bid_stream().window("1s"), "not a window"),
-    "columns that the sample has not": (lambda: h.using(WIDEST, "price"), "as its sample has, 2; here it is given 1"),
+    "columns that the sample has not": (lambda: h.using(WIDEST, "price"), "as its sample has, 2, and h.using passes 1"),
     "values of several types": (
         lambda: bid_stream().window(ONE).agg(x=h.using(MIXED, "price")),
         "its sample gave values of type",
@@ -301,7 +301,7 @@ def test_a_pipeline_names_its_time_where_it_begins():
 
 
 def test_windows_say_that_something_is_to_be_known_of_them():
-    with pytest.raises(AttributeError, match=r"no 'to': say what is to be known, \.agg\(n"):
+    with pytest.raises(AttributeError, match=r"no 'to': aggregate them, \.agg\(n"):
         bid_stream().window(ONE).to("out")
 
 

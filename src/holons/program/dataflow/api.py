@@ -32,7 +32,7 @@ _CHARS_SHOWN: Final = 80
 
 
 def source(stream: str, *, time: str = "ts", disorder: Duration = "0s", schema: Schema | None = None) -> Stream:
-    """The rows of a stream: its time column, how far rows may be out of order, and its columns.
+    """Begins a pipeline with the rows of a stream: its time column, how far rows may be out of order, and its columns.
 
     With a schema (names and polars types; or an Arrow schema, or any table with these columns) a pipeline is checked when
     it is built, and times keep their types. Without one it is checked when rows come.
@@ -52,23 +52,26 @@ class Dataset:
         return self.node.schema
 
     def filter(self: R, *conditions: pl.Expr) -> R:
-        """The rows for which all conditions hold; null counts as false."""
+        """Keeps the rows for which all conditions hold; null counts as false."""
         return self._then(Filter(conditions))
 
     def select(self: R, *columns: str | pl.Expr, **named: pl.Expr) -> R:
-        """Other columns, worked out row by row."""
+        """Replaces the columns by others, computed row by row."""
         return self._then(Columns(_expressions(columns, named), more=False))
 
     def with_columns(self: R, *columns: pl.Expr, **named: pl.Expr) -> R:
-        """More columns, worked out row by row."""
+        """Adds columns, computed row by row."""
         return self._then(Columns(_expressions(columns, named), more=True))
 
     def map_batches(self: R, function: Function) -> R:
-        """A function on batches: a polars frame in, one with as many rows out. It must not look from row to row."""
+        """Applies a function to batches: it gets a polars frame and returns one with as many rows.
+
+        It must not look from row to row: where a batch ends may differ from run to run.
+        """
         return self._then(MapBatches(function))
 
     def explode(self: R, *column: str, **item: Items) -> R:
-        """A row for each item of a list: of a column, `explode("words")`, or `explode(word=pl.col("text").str.split(" "))`.
+        """Makes a row of each item of a list: `explode("words")`, or `explode(word=pl.col("text").str.split(" "))`.
 
         What is passed by name may also be a function that gives lists. As in Spark, an empty list or null gives no row.
         """
@@ -81,7 +84,7 @@ class Dataset:
         return self._then(Explode(name, items))
 
     def lookup(self: R, rows: Any, on: str | pl.Expr, *, key: str = "", how: Literal["inner", "left"] = "inner") -> R:  # noqa: ANN401
-        """Columns of a small table, found by key: `h.table(...)`, or a Spark DataFrame, Parquet file, Arrow or polars table.
+        """Adds the columns of a small table by key: `h.table(...)`, or what that takes.
 
         `key` is the table's own column; without it, the one with the name of `on`.
         """
@@ -90,7 +93,7 @@ class Dataset:
         return self._then(Lookup(side, pl.col(on) if isinstance(on, str) else on, how))
 
     def to(self, channel: str) -> Flow:
-        """Puts the rows out. Gives a job; several are put together by `h.job(one, two)`."""
+        """Emits the rows to a channel. This makes a job; `h.job(first, second)` makes one job of several."""
         if channel in RESERVED or not channel.replace("_", "a").replace("-", "a").isalnum():
             raise BadProgram(
                 f"{line_of_user()}: {channel!r} cannot be a channel", hint="letters, digits, - and _; not late or dead"
@@ -108,11 +111,14 @@ class Stream(Dataset):
     """The rows of one or more streams, each with its time."""
 
     def union(self, *others: Stream) -> Stream:
-        """The rows of this stream and of others, with the same columns."""
+        """Adds the rows of other streams with the same columns."""
         return Stream(plan.Union((self.node, *(other.node for other in others))))
 
     def window(self, spec: WindowSpec, *, accumulate: bool = False) -> Windowed:
-        """Windows over the rows' times: `h.Tumbling`, `h.Sliding` or `h.Session`. With `accumulate` they never forget."""
+        """Assigns the rows to windows by their times: `h.Tumbling`, `h.Sliding` or `h.Session`.
+
+        With `accumulate` the value of a window is that of all rows up to its end.
+        """
         return Windowed(self.node, _spec(spec), accumulate)
 
     def join(
@@ -125,7 +131,7 @@ class Stream(Dataset):
         every: Duration | None = None,
         how: Literal["inner"] = "inner",
     ) -> Completed:
-        """Pairs of rows whose times are close: the other's at most `before` earlier and `after` later than ours.
+        """Pairs rows whose times are close: the other's at most `before` earlier and `after` later than ours.
 
         One of the two is enough, the other is then 0. Our rows stay where they are; the other's are replicated to all
         nodes, so let it be the smaller one. Pairs come out with windows of `every`: a second, or for bounds of many
@@ -151,42 +157,42 @@ class Stream(Dataset):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Windowed:
-    """Rows in windows: what is to be known of each?"""
+    """Rows in windows, to be aggregated."""
 
     node: PlanNode
     spec: WindowSpec
     accumulate: bool = False
 
     def agg(self, **measures: Measure) -> Completed:
-        """One row for each window, over all partitions: `agg(n=h.count(), best=h.max("price"))`."""
+        """Aggregates all partitions, one row for each window: `agg(n=h.count(), best=h.max("price"))`."""
         return self._aggregate((), measures)
 
     def per_partition(self, **measures: Measure) -> Completed:
-        """One row for each window and partition, of that partition's rows alone."""
+        """Aggregates each partition's rows alone, one row for each window and partition."""
         return self._aggregate((), measures, local=True)
 
     def group_by(self, *keys: str) -> Grouped:
-        """By key: integers, strings, booleans or times. A map on every node, no shuffle."""
+        """Groups the rows by keys: integers, strings, booleans or times. Every node has all keys; nothing is shuffled."""
         if not keys:
             raise BadProgram(f"{line_of_user()}: group_by names no column", hint='group_by("auction")')
         for key in keys:
             if not isinstance(key, str):
                 raise BadProgram(
                     f"{line_of_user()}: group_by takes names of columns, not {key}",
-                    hint='work it out first: with_columns(hour=...), then window(...).group_by("hour")',
+                    hint='compute it first: with_columns(hour=...), then window(...).group_by("hour")',
                 )
         return Grouped(self, keys)
 
     def unique(self, subset: str | Sequence[str]) -> Completed:
-        """Each combination of values once in each window, and these columns alone; rows with a null in them are left out."""
+        """Keeps each combination of values once in each window, and these columns alone; without rows that have a null."""
         columns = _names(subset)
         if not columns:
             raise BadProgram(f"{line_of_user()}: unique names no column", hint='unique("bidder")')
-        found = self.group_by(*columns).agg(**{"rows!": count()})
-        return found.select(*plan.WINDOW_COLUMNS, *columns)
+        counted = self.group_by(*columns).agg(**{"rows!": count()})
+        return counted.select(*plan.WINDOW_COLUMNS, *columns)
 
     def join(self, other: Windowed, on: On, *, how: Literal["inner", "left", "semi", "anti"] = "inner") -> Completed:
-        """Pairs of rows in the same window. Our rows stay where they are; the other's are replicated to all nodes."""
+        """Pairs rows in the same window. Our rows stay where they are; the other's are replicated to all nodes."""
         if not isinstance(other, Windowed) or other.spec != self.spec or not self.spec.known_ahead:
             raise BadProgram(
                 f"{line_of_user()}: windows are joined with the same windows, tumbling or sliding",
@@ -201,7 +207,7 @@ class Windowed:
     def _aggregate(self, keys: tuple[str, ...], measures: dict[str, Measure], *, local: bool = False) -> Completed:
         line = line_of_user()
         if not measures:
-            raise BadProgram(f"{line}: an aggregate of nothing", hint="agg(n=h.count())")
+            raise BadProgram(f"{line}: agg names no measure", hint="agg(n=h.count())")
         for name, measure in measures.items():
             if not isinstance(measure, Measure):
                 raise BadProgram(
@@ -213,7 +219,7 @@ class Windowed:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
-            raise AttributeError(f"rows in windows have no {name!r}: say what is to be known, .agg(n=h.count(), ...)")
+            raise AttributeError(f"rows in windows have no {name!r}: aggregate them, .agg(n=h.count(), ...)")
 
     def __repr__(self) -> str:
         return f"Windowed({_shown(self.node)}, {self.spec}{' accumulating' if self.accumulate else ''})"
@@ -227,7 +233,7 @@ class Grouped:
     keys: tuple[str, ...]
 
     def agg(self, **measures: Measure) -> Completed:
-        """One row for each window and key."""
+        """Aggregates the rows of each key, one row for each window and key."""
         return self.windowed._aggregate(self.keys, measures)
 
     def __repr__(self) -> str:
@@ -243,23 +249,23 @@ class Completed(Dataset):
     """The rows of completed windows: the same on every node, in one order."""
 
     def top_k(self, k: int, by: str | Sequence[str], *, ties: bool = False) -> Completed:
-        """The k rows of each window with the largest values; with `ties`, also those that equal the last of them."""
+        """Keeps the k rows of each window with the largest values; with `ties`, also those that equal the last of them."""
         return Completed(plan.Gathered(self.node, "top_k", _names(by), k, ties))
 
     def sort(self, by: str | Sequence[str], *, descending: bool = False) -> Completed:
-        """The rows of each window in order."""
+        """Sorts the rows of each window."""
         return Completed(plan.Gathered(self.node, "sort", _names(by), descending=descending))
 
     def unique(self, subset: str | Sequence[str]) -> Completed:
-        """Of the rows of each window that agree in these columns, the first."""
+        """Keeps the first of the rows of each window that agree in these columns."""
         return Completed(plan.Gathered(self.node, "unique", _names(subset)))
 
     def zip(self, other: Completed) -> Completed:
-        """Both results of each window in one row, where both have one."""
+        """Puts both results of each window into one row, where both have one."""
         return Completed(plan.Pair(self.node, other.node, (), "inner"))
 
     def join(self, other: Completed, on: str | Sequence[str], *, how: Literal["inner", "left"] = "inner") -> Completed:
-        """Rows of the same window that agree in some columns."""
+        """Pairs rows of the same window that agree in some columns."""
         return Completed(plan.Pair(self.node, other.node, _names(on), how))
 
     def at(self, time: str) -> Completed:
@@ -267,7 +273,7 @@ class Completed(Dataset):
         return Completed(plan.At(self.node, time))
 
     def window(self, spec: WindowSpec, *, accumulate: bool = False) -> Windowed:
-        """Windows over results: one global aggregation feeds the next."""
+        """Assigns results to windows again: one global aggregation feeds the next."""
         return Windowed(self.node, _spec(spec), accumulate)
 
     if not TYPE_CHECKING:
@@ -282,11 +288,11 @@ class Flow(Job):
     """A pipeline as a job: run it with `h.run(...)` like any other."""
 
     def __repr__(self) -> str:
-        streams = ", ".join(one.stream for one in self.inputs)
+        streams = ", ".join(source.stream for source in self.inputs)
         return f"Flow {self.name!r} from {streams} to {', '.join(self.layout.channels)}"
 
     def explain(self) -> str:
-        """The pipeline as a tree, and the program that it is lowered to."""
+        """Returns the pipeline as a tree, and the state of the program that it is lowered to."""
         return explain(self)
 
     def diagram(self) -> Diagram:
@@ -300,16 +306,21 @@ class Flow(Job):
         return self.diagram()._repr_mimebundle_(include, exclude)
 
     def describe(self) -> dict[str, Any]:
-        """What there is: sources, handles, stages and channels, as plain data."""
+        """Returns sources, handles, stages and channels as plain data."""
         handles = [
-            {"name": one.name, "stage": one.stage, "window": str(one.window), "state": one.aggregate.describe()}
-            for one in self.layout.handles
+            {
+                "name": handle.name,
+                "stage": handle.stage,
+                "window": str(handle.window),
+                "state": handle.aggregate.describe(),
+            }
+            for handle in self.layout.handles
         ]
-        sources = [{"stream": one.stream, "time": one.time, "disorder": one.disorder} for one in self.inputs]
+        sources = [{"stream": it.stream, "time": it.time, "disorder": it.disorder} for it in self.inputs]
         return {"name": self.name, "sources": sources, "handles": handles, "channels": list(self.layout.channels)}
 
     def discarding(self, columns: Sequence[str] | None = None) -> Flow:
-        """The same pipeline, whose rows (or these columns of them) are made and go nowhere: for measuring."""
+        """Returns the same pipeline, whose rows (or these columns of them) are made and go nowhere: for measuring."""
         program = self.program
         assert isinstance(program, Pipeline)
         nodes = [sink.node for sink in program.sinks]
@@ -330,7 +341,7 @@ class Flow(Job):
 
 
 def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
-    """A job out of everything that is put out somewhere."""
+    """Makes one job of all sinks."""
     sources: dict[str, Source] = {}
     for node in plan.nodes(*(sink.node for sink in sinks)):
         if isinstance(node, Source):
@@ -350,7 +361,8 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
             )
     program = Pipeline(sinks)
     inputs = tuple(
-        Input(one.stream, one.time, one.disorder, program.needs.streams[one.stream]) for one in sources.values()
+        Input(source.stream, source.time, source.disorder, program.needs.streams[source.stream])
+        for source in sources.values()
     )
     return Flow(program, inputs, name or sinks[0].channel)
 
@@ -370,19 +382,19 @@ def _step(bounds: plan.Bounds) -> str:
     return next((step for step in ("1h", "10m", "1m", "10s") if micros(step) <= sixtieth_us), "1s")
 
 
-def _schema(given: Schema | None) -> pl.Schema | None:
-    if given is None or isinstance(given, pl.Schema):
-        return given
-    if isinstance(given, pl.DataFrame):
-        return given.schema
-    if isinstance(given, pa.Table | pa.RecordBatch):
-        given = given.schema
-    if isinstance(given, pa.Schema):
-        return pl.DataFrame(given.empty_table()).schema
-    if isinstance(given, Mapping):
-        return pl.Schema(given).to_frame().schema
+def _schema(schema: Schema | None) -> pl.Schema | None:
+    if schema is None or isinstance(schema, pl.Schema):
+        return schema
+    if isinstance(schema, pl.DataFrame):
+        return schema.schema
+    if isinstance(schema, pa.Table | pa.RecordBatch):
+        schema = schema.schema
+    if isinstance(schema, pa.Schema):
+        return pl.DataFrame(schema.empty_table()).schema
+    if isinstance(schema, Mapping):
+        return pl.Schema(schema).to_frame().schema
     raise BadProgram(
-        f"{line_of_user()}: a {type(given).__name__} is no schema",
+        f"{line_of_user()}: a {type(schema).__name__} is no schema",
         hint='names and types, {"price": pl.Int64, ...}, an Arrow schema, or a table with these columns',
     )
 
@@ -398,9 +410,11 @@ def _spec(spec: WindowSpec) -> WindowSpec:
 
 def _expressions(columns: Sequence[str | pl.Expr], named: Mapping[str, Any]) -> tuple[pl.Expr, ...]:
     """As in polars: a string is the name of a column, also behind a keyword; other plain values are constants."""
-    plain = [pl.col(one) if isinstance(one, str) else one for one in columns]
-    others = {name: pl.col(one) if isinstance(one, str) else one for name, one in named.items()}
-    return *plain, *((one if isinstance(one, pl.Expr) else pl.lit(one)).alias(name) for name, one in others.items())
+    plain = [pl.col(column) if isinstance(column, str) else column for column in columns]
+    others = {name: pl.col(value) if isinstance(value, str) else value for name, value in named.items()}
+    return *plain, *(
+        (value if isinstance(value, pl.Expr) else pl.lit(value)).alias(name) for name, value in others.items()
+    )
 
 
 def _names(by: str | Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ _PLAIN: Final = (pl.Int64, pl.Float64, pl.String, pl.Boolean)
 
 
 def plain(column: pl.Series) -> pl.Series:
-    """A column of integers, floats, strings or booleans with the same information."""
+    """Returns a column of integers, floats, strings or booleans with the same information."""
     dtype = column.dtype
     if dtype in _PLAIN:
         return column
@@ -35,21 +35,21 @@ def plain(column: pl.Series) -> pl.Series:
 
 
 def packed(frame: pl.DataFrame, names: Sequence[str]) -> tuple[pl.Series | bool, ...]:
-    """For each column its values, then for each whether it has one: no nulls are left."""
+    """Returns for each column its values, then for each whether a row has a value: no nulls are left."""
     columns = [plain(frame[name]) for name in names]
     filled = [column.fill_null(_nothing(column.dtype)) if column.null_count() else column for column in columns]
     return *filled, *(column.is_not_null() if column.null_count() else True for column in columns)
 
 
 def packed_names(names: Sequence[str]) -> tuple[str, ...]:
-    """What the columns of `packed` are called."""
+    """Returns the names of the columns of `packed`."""
     return *names, *(f"{name}?" for name in names)
 
 
 def unpacked(
     kept: dict[str, npt.NDArray[np.generic]], names: Sequence[str], schema: pl.Schema | None, *more: pl.Series
 ) -> pl.DataFrame:
-    """The columns again, with nulls, and with their types where these are known; and more of them."""
+    """Returns the columns again, with nulls, and with their types where these are known; then `more` columns."""
     columns = []
     for name in names:
         column = restored(pl.Series(name, kept[name]), schema.get(name) if schema else None)
@@ -61,7 +61,7 @@ def unpacked(
 
 
 def restored(column: pl.Series, dtype: pl.DataType | None) -> pl.Series:
-    """A plain column in the type that it had."""
+    """Returns a plain column in the type that it had."""
     if dtype is None or dtype == column.dtype or dtype == pl.Null:
         return column
     return column.cast(dtype)

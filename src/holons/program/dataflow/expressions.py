@@ -18,7 +18,7 @@ _BINARY: Final = re.compile(r"\[\(([^\[\]]*)\) ([^\w\s()]+) \(([^\[\]]*)\)\]")
 
 
 def words(expression: pl.Expr) -> str:
-    """An expression for people: polars' own text, with fewer brackets.
+    """Returns an expression for people: polars' own text, with fewer brackets.
 
     >>> words((pl.col("price") > 10) & pl.col("open")), words((2 * pl.col("price")).alias("twice"))
     ('(price > 10) & open', 'twice = 2 * price')
@@ -36,7 +36,7 @@ def _bare(text: str) -> str:
 
 
 def _balanced(text: str) -> bool:
-    """Whether every bracket in it is closed, and none before it is opened."""
+    """Returns whether every bracket in a text is closed, and none before it is opened."""
     depth = 0
     for char in text:
         depth += (char == "(") - (char == ")")
@@ -46,7 +46,7 @@ def _balanced(text: str) -> bool:
 
 
 def across_rows(item: object) -> str | None:
-    """The part of a step or measure that looks beyond its row, if there is one that polars can tell.
+    """Returns the part of a step or measure that looks beyond its row, if there is one that polars can tell.
 
     >>> across_rows(pl.col("price") > pl.col("price").mean())
     'price.mean()'
@@ -60,12 +60,12 @@ def across_rows(item: object) -> str | None:
 
 
 def _expressions(item: object) -> Iterator[pl.Expr]:
-    """The expressions that something was given."""
+    """Yields the expressions in the fields of a step or measure."""
     if isinstance(item, pl.Expr):
         yield item
     elif isinstance(item, tuple):
-        for one in item:
-            yield from _expressions(one)
+        for part in item:
+            yield from _expressions(part)
     elif hasattr(item, "__dataclass_fields__"):
         for name in item.__dataclass_fields__:
             value = getattr(item, name)
@@ -74,9 +74,9 @@ def _expressions(item: object) -> Iterator[pl.Expr]:
 
 
 def _inputs(expression: pl.Expr) -> Iterator[pl.Expr]:
-    for one in expression.meta.pop():
-        yield from _inputs(one)
-        yield one
+    for part in expression.meta.pop():
+        yield from _inputs(part)
+        yield part
 
 
 def _by_row(expression: pl.Expr) -> bool:
@@ -89,5 +89,5 @@ def _by_row(expression: pl.Expr) -> bool:
 
 
 def _of_items(expression: pl.Expr) -> bool:
-    """Whether it is about the items of a list, as in `list.eval`: these are all in one row."""
+    """Returns whether an expression is about the items of a list, as in `list.eval`: these are all in one row."""
     return "element()" in str(expression) and not any(expression.meta.root_names())

@@ -31,16 +31,16 @@ class History(Declared):
         read: Callable[[Window], pl.DataFrame],
         like: pl.DataFrame,
     ) -> pl.DataFrame:
-        """All rows of windows before this one that may lie within `reach_us` of it, with the columns of another frame."""
+        """Returns all rows of earlier windows that may lie within `reach_us` of this one, with the columns of `like`."""
         if self._windows is None:
             self._windows = {}
         known = self._windows.get(side, {})
         earlier = spec.windows_between(window.start - reach_us, window.start)
-        self._windows[side] = {one.start: known[one.start] if one.start in known else read(one) for one in earlier}
+        self._windows[side] = {past.start: known[past.start] if past.start in known else read(past) for past in earlier}
         some = [rows for rows in self._windows[side].values() if len(rows)]
         return pl.concat(some) if some else like.clear()
 
     def add(self, side: str, window: Window, rows: pl.DataFrame) -> None:
-        """This window is done: it is an earlier one from now on."""
+        """Keeps the rows of a window that is done: it is an earlier one from now on."""
         assert self._windows is not None
         self._windows[side][window.start] = rows

@@ -17,13 +17,13 @@ RIGHT_TIME: Final = "right time!"
 
 
 def joined(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """The pairs with equal keys, in the order of the left rows, then of the right ones."""
-    mine, theirs = zip(*node.on, strict=True)
-    return left.join(right, left_on=mine, right_on=theirs, how=node.how, maintain_order="left_right")
+    """Returns the pairs with equal keys, in the order of the left rows, then of the right ones."""
+    left_keys, right_keys = zip(*node.on, strict=True)
+    return left.join(right, left_on=left_keys, right_on=right_keys, how=node.how, maintain_order="left_right")
 
 
 def close_pairs(node: Join, bounds: Bounds, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """The same, of rows that are not too far apart: `TIME` of a left row, `RIGHT_TIME` of a right one. Both are dropped."""
+    """Returns the pairs whose times (`TIME` of a left row, `RIGHT_TIME` of a right row) are within the bounds."""
     places = _only_matches(node, left, right)
     if places is None:
         distance = pl.col(RIGHT_TIME) - pl.col(TIME)
@@ -34,9 +34,9 @@ def close_pairs(node: Join, bounds: Bounds, left: pl.DataFrame, right: pl.DataFr
     apart += bounds.before_us
     chosen = apart.view(np.uint64) <= np.uint64(bounds.before_us + bounds.after_us)  # what is negative is far beyond
     chosen &= places >= 0
-    mine = filtered(_without(left, TIME), pl.Series(chosen))
-    theirs = _without(right, RIGHT_TIME, *(name for _, name in node.on))
-    return mine.hstack(theirs[places[chosen]]) if theirs.width else mine
+    pairs = filtered(_without(left, TIME), pl.Series(chosen))
+    added = _without(right, RIGHT_TIME, *(name for _, name in node.on))
+    return pairs.hstack(added[places[chosen]]) if added.width else pairs
 
 
 def _without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
@@ -44,13 +44,13 @@ def _without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 
 def _only_matches(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> IntArray | None:
-    """Where the right row of each left one is, -1: nowhere; None if there may be several, or keys are no integers.
+    """Returns the place of each left row's right row, -1 for none; None if a row may have several, or keys are no integers.
 
     To look places up is many times as fast as to join, and most joins are of many facts with one thing each.
     """
-    mine, theirs = (side[name] for side, name in zip((left, right), node.on[0], strict=True))
-    if len(node.on) > 1 or not mine.dtype.is_signed_integer() or not len(right):
+    left_key, right_key = (side[name] for side, name in zip((left, right), node.on[0], strict=True))
+    if len(node.on) > 1 or not left_key.dtype.is_signed_integer() or not len(right):
         return None
-    if mine.null_count() or theirs.null_count():
+    if left_key.null_count() or right_key.null_count():
         return None
-    return only_places(theirs.to_numpy(), mine.to_numpy())
+    return only_places(right_key.to_numpy(), left_key.to_numpy())

@@ -11,7 +11,7 @@ from holons.program.dataflow.columns import restored
 
 
 def key_of(frame: pl.DataFrame, names: tuple[str, ...]) -> pl.Series:
-    """The key of each row: a column, or several as one text. Null if one of them is."""
+    """Returns the key of each row: a column, or several as one text. It is null if one of them is."""
     for name in names:
         if frame[name].dtype.is_float():
             raise BadInput(f"{name!r} is {frame[name].dtype}, which cannot be a key", hint="round it, or format it")
@@ -28,7 +28,7 @@ def _plain_key(name: str, frame: pl.DataFrame) -> pl.Expr:
 
 
 def check_keys(frame: pl.DataFrame, names: tuple[str, ...]) -> None:
-    """Without a schema, nobody could tell later what these numbers were."""
+    """Raises for keys that are kept as numbers, if no schema says what they were."""
     for name in names:
         dtype = frame[name].dtype
         if dtype.is_temporal() or (dtype == pl.Boolean and len(names) == 1):
@@ -39,7 +39,7 @@ def check_keys(frame: pl.DataFrame, names: tuple[str, ...]) -> None:
 
 
 def key_columns(keys: Any, names: tuple[str, ...], schema: pl.Schema | None) -> dict[str, pl.Series]:  # noqa: ANN401
-    """Key columns, as they were."""
+    """Returns the key columns again, out of the keys that an aggregate has."""
     if len(names) == 1:
         return {names[0]: restored(pl.Series(names[0], keys), schema[names[0]] if schema else None)}
     texts = pl.Series(keys, dtype=pl.String)

@@ -90,27 +90,27 @@ class Simple(Measure):
         return column(frame, self.column, self.where)
 
     def checked(self, frame: pl.DataFrame, schema: pl.Schema | None) -> object:
-        found = column(frame, self.column, self.where)
-        if schema is None and self.kind is None and found.dtype != pl.Null:
-            needed = kind_of(found.dtype, None)
+        values = column(frame, self.column, self.where)
+        if schema is None and self.kind is None and values.dtype != pl.Null:
+            needed = kind_of(values.dtype, None)
             if needed == "str" and self.what in ("sum", "mean"):
                 raise BadElement(
-                    f"{self}: {column_name(self.column)} is {found.dtype}", hint="take a column of numbers"
+                    f"{self}: {column_name(self.column)} is {values.dtype}", hint="take a column of numbers"
                 )
             if needed != "int" and self.what != "mean":
                 raise BadElement(
-                    f"{self} takes integers unless it says otherwise, and {column_name(self.column)} is {found.dtype}",
+                    f"{self} takes integers unless it says otherwise, and {column_name(self.column)} is {values.dtype}",
                     hint=f'say h.{self.what}(..., kind="{needed}"), or give the source a schema',
                 )
-        return found
+        return values
 
     def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
         if self.what == "mean":
             return pl.Series(values.tolist() if values.dtype.kind == "O" else values, dtype=pl.Float64)
-        found = pl.Series(values.tolist()) if values.dtype.kind == "O" else pl.Series(values)
+        series = pl.Series(values.tolist()) if values.dtype.kind == "O" else pl.Series(values)
         if self.what == "sum":
-            return found
-        return restored(found, dtype_of(self.column, schema))
+            return series
+        return restored(series, dtype_of(self.column, schema))
 
     def __str__(self) -> str:
         return in_words(self.what, column_name(self.column), self.where)
@@ -171,7 +171,7 @@ class Quantile(Measure):
         return column(frame, self.column, self.where)
 
     def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
-        return pl.Series([one.quantile(self.q) for one in values.tolist()], dtype=pl.Float64)
+        return pl.Series([value.quantile(self.q) for value in values.tolist()], dtype=pl.Float64)
 
     def __str__(self) -> str:
         return in_words("quantile", f"{column_name(self.column)}, {self.q}", self.where)
@@ -210,7 +210,7 @@ class Top(Measure):
     def crdt(self, schema: pl.Schema | None) -> Aggregate[Any]:
         missing = [name for name in (*self.by, *self.columns) if schema is not None and name not in schema]
         if missing:
-            raise BadProgram(f"top: no column {missing[0]!r}", hint=f"there are {', '.join(schema or ())}")
+            raise BadProgram(f"top_k: no column {missing[0]!r}", hint=f"there are {', '.join(schema or ())}")
         return Ranked((*(f"by {name}" for name in self.by), *packed_names(self.columns)), self.descending, self.k)
 
     def element(self, frame: pl.DataFrame) -> object:
@@ -218,14 +218,14 @@ class Top(Measure):
         return *by, *packed(frame, self.columns)
 
     def read(self, values: Values, schema: pl.Schema | None) -> pl.Series:
-        lengths = [len(one[self.columns[0]]) for one in values.tolist()]
-        full = [one for one, length in zip(values.tolist(), lengths, strict=True) if length]
+        lengths = [len(rows[self.columns[0]]) for rows in values.tolist()]
+        full = [rows for rows, length in zip(values.tolist(), lengths, strict=True) if length]
         if not full:
             return pl.Series([[] for _ in lengths], dtype=self.dtype(schema) or pl.List(pl.Null))
-        together = {name: np.concatenate([one[name] for one in full]) for name in packed_names(self.columns)}
-        rows = unpacked(together, self.columns, schema).to_struct("row")
+        together = {name: np.concatenate([rows[name] for rows in full]) for name in packed_names(self.columns)}
+        structs = unpacked(together, self.columns, schema).to_struct("row")
         edges = np.concatenate(([0], np.cumsum(lengths))).tolist()
-        return pl.Series([rows[low:high] for low, high in pairwise(edges)])
+        return pl.Series([structs[low:high] for low, high in pairwise(edges)])
 
     def dtype(self, schema: pl.Schema | None) -> pl.DataType | None:
         return None if schema is None else pl.List(pl.Struct({name: schema[name] for name in self.columns}))
@@ -239,47 +239,47 @@ class Top(Measure):
 
 
 def count(*, where: pl.Expr | None = None) -> Measure:
-    """How many rows, or how many for which a condition holds."""
+    """Counts the rows, or those for which a condition holds."""
     return Count(where)
 
 
 def sum(column: Column, kind: ValueKind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
-    """The exact sum of a column; 0 of nothing. Without a schema say `kind="float"` for floats."""
+    """Adds a column up exactly; 0 where no row has a value. Without a schema say `kind="float"` for floats."""
     return Simple("sum", column, kind, where)
 
 
 def mean(column: Column, *, where: pl.Expr | None = None) -> Measure:
-    """The mean of a column, rounded once; null of nothing."""
+    """Averages a column, rounded once; null where no row has a value."""
     return Simple("mean", column, None, where)
 
 
 def min(column: Column, kind: ValueKind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
-    """The smallest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
+    """Keeps the smallest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
     return Simple("min", column, kind, where)
 
 
 def max(column: Column, kind: ValueKind | None = None, *, where: pl.Expr | None = None) -> Measure:  # noqa: A001
-    """The largest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
+    """Keeps the largest value. Without a schema say `kind="float"` or `kind="str"` where it is not an integer."""
     return Simple("max", column, kind, where)
 
 
 def count_distinct(column: Column, *, where: pl.Expr | None = None) -> Measure:
-    """How many different values, exactly: every value is kept until the window is read."""
+    """Counts different values, exactly: every value is kept until the window is read."""
     return Distinct(column, where=where)
 
 
 def approx_count_distinct(column: Column, *, precision: int = 12, where: pl.Expr | None = None) -> Measure:
-    """About how many different values, in a few kilobytes (HyperLogLog)."""
+    """Estimates how many different values there are, in a few kilobytes (HyperLogLog)."""
     return Distinct(column, exact=False, precision=precision, where=where)
 
 
 def quantile(column: Column, q: float, *, relative_error: float = 0.01, where: pl.Expr | None = None) -> Measure:
-    """A quantile: 0.5 is the median. The answer is within `relative_error` of the true one."""
+    """Estimates a quantile: 0.5 is the median. The answer is within `relative_error` of the true one."""
     return Quantile(column, q, relative_error, where)
 
 
 def last(column: Column, *, where: pl.Expr | None = None) -> Measure:
-    """The value in the last row of the window, by (time, partition, offset)."""
+    """Keeps the value in the last row of the window, by (time, partition, offset)."""
     return Last(column, where)
 
 
@@ -291,7 +291,7 @@ def top_k(
     descending: bool | Sequence[bool] = True,
     where: pl.Expr | None = None,
 ) -> Measure:
-    """The first k rows in the order of some columns, as a list of rows; then the earlier (time, partition, offset)."""
+    """Keeps the first k rows in the order of some columns, as a list; of equal rows the earlier one."""
     names = (by,) if isinstance(by, str) else tuple(by)
     wanted = (columns,) if isinstance(columns, str) else tuple(columns)
     down = (descending,) * len(names) if isinstance(descending, bool) else tuple(descending)
@@ -304,7 +304,7 @@ def top_k(
 
 
 def using(aggregate: Aggregate[Any], *columns: Column, where: pl.Expr | None = None) -> Measure:
-    """Any aggregate, also one of your own: `using(h.Histogram(...), "price")`."""
+    """Measures with any aggregate, also one of your own: `using(h.Histogram(...), "price")`."""
     if not isinstance(aggregate, Aggregate):
         raise BadProgram(
             f"{line_of_user()}: {aggregate!r} is not an aggregate",
@@ -312,12 +312,13 @@ def using(aggregate: Aggregate[Any], *columns: Column, where: pl.Expr | None = N
         )
     if not columns:
         raise BadProgram(
-            f"{line_of_user()}: an aggregate of no column", hint='name what it is given: h.using(Mine(), "price")'
+            f"{line_of_user()}: h.using names no column",
+            hint='name those that it is applied to: h.using(Mine(), "price")',
         )
     if isinstance(aggregate, Custom) and len(columns) != aggregate.columns:
         raise BadProgram(
-            f"{line_of_user()}: {aggregate.describe()} takes as many columns as its sample has, {aggregate.columns}; "
-            f"here it is given {len(columns)}",
+            f"{line_of_user()}: {aggregate.describe()} takes as many columns as its sample has, {aggregate.columns}, "
+            f"and h.using passes {len(columns)}",
             hint="a sample of several columns is a tuple of them",
         )
     return Using(aggregate, tuple(columns), where)

@@ -39,7 +39,7 @@ class Needs:
 
 
 def columns_needed(sinks: Sequence[Sink]) -> Needs:
-    """The columns that somebody reads."""
+    """Returns the columns that some step or sink reads."""
     wanted: dict[int, Names] = {}
 
     def want(node: PlanNode, names: Names) -> None:
@@ -61,14 +61,14 @@ def columns_needed(sinks: Sequence[Sink]) -> Needs:
 
 
 def kept_of(node: Join, names: Names, side: Side) -> tuple[str, ...]:
-    """The columns of one side that a join has to keep, if `names` are read of it."""
+    """Returns the columns of one side that a join has to keep, if `names` are read of the join."""
     before = node.left if side == "left" else node.right
-    keys = {mine if side == "left" else theirs for mine, theirs in node.on}
+    keys = {left if side == "left" else right for left, right in node.on}
     return tuple(name for name in before.schema or () if names is None or name in names or name in keys)
 
 
 def line_that_reads(every: Iterable[PlanNode], stream: str, column: str) -> str:
-    """The line of the first step that names a column of a stream; else that of the stream's source."""
+    """Returns the line of the first step that names a column of a stream; else that of the stream's source."""
     line = ""
     for node in every:
         if isinstance(node, Source) and node.stream == stream:
@@ -79,7 +79,7 @@ def line_that_reads(every: Iterable[PlanNode], stream: str, column: str) -> str:
 
 
 def _reads(node: PlanNode, names: Names) -> list[tuple[PlanNode, Names]]:
-    """What a node reads of its inputs, if `names` are read of it."""
+    """Returns what a step reads of its inputs, if `names` are read of the step."""
     if isinstance(node, Stepped):
         return [(node.before, _step_reads(node.step, node.before, names))]
     if isinstance(node, Union):
@@ -104,7 +104,7 @@ def _step_reads(step: steps.Step, before: PlanNode, names: Names) -> Names:
     if isinstance(step, steps.Filter):
         return _both(names, _roots(step.conditions))
     if isinstance(step, steps.Columns):
-        made = {one.meta.output_name() for one in step.columns if not one.meta.has_multiple_outputs()}
+        made = {column.meta.output_name() for column in step.columns if not column.meta.has_multiple_outputs()}
         kept = frozenset() if not step.more else None if names is None else names - made
         return _both(kept, _roots(step.columns))
     if isinstance(step, steps.Lookup):
@@ -127,16 +127,16 @@ def _measure_reads(measure: Measure) -> Names:
 
 
 def _columns(columns: Iterable[Column]) -> Names:
-    return _roots(pl.col(one) if isinstance(one, str) else one for one in columns)
+    return _roots(pl.col(column) if isinstance(column, str) else column for column in columns)
 
 
 def _roots(expressions: Iterable[pl.Expr]) -> Names:
-    found: set[str] = set()
-    for one in expressions:
-        if one.meta.has_multiple_outputs():
+    names: set[str] = set()
+    for expression in expressions:
+        if expression.meta.has_multiple_outputs():
             return None
-        found.update(one.meta.root_names())
-    return frozenset(found)
+        names.update(expression.meta.root_names())
+    return frozenset(names)
 
 
 def _all(node: PlanNode) -> Names:

@@ -89,7 +89,7 @@ class Pipeline(Program):
         self._add(node.windows)
 
     def _kept(self, node: Join, side: Side) -> tuple[str, ...]:
-        """The columns that are kept of a side: those that somebody reads later."""
+        """Returns the columns that are kept of a side: those that a later step reads."""
         return kept_of(node, self.needs.joins[self.nodes.index(node)], side)
 
     def _add(self, windows: WindowSet) -> None:
@@ -111,19 +111,19 @@ class Pipeline(Program):
     # --- what the runtime asks for ------------------------------------------------------------------------------------
 
     def _window_methods(self) -> dict[str, WindowedHandle[Any]]:
-        """Which of our handles stands for which windows."""
-        found: dict[str, WindowedHandle[Any]] = {}
+        """Returns the handle whose windows each method is called for."""
+        methods: dict[str, WindowedHandle[Any]] = {}
         for name, windows in self.window_sets.items():
-            node = next(one for one in self.nodes if isinstance(one, Aggregation | Join) and one.windows == windows)
+            node = next(node for node in self.nodes if isinstance(node, Aggregation | Join) and node.windows == windows)
             own = self._name(node)
-            found[name] = getattr(self, f"{own}_left" if isinstance(node, Join) else own)
-        return found
+            methods[name] = getattr(self, f"{own}_left" if isinstance(node, Join) else own)
+        return methods
 
     def _channel_schema(self, channel: str) -> pl.Schema | None:
         return next((sink.node.schema for sink in self.sinks if sink.channel == channel), None)
 
     def _stream_schema(self, stream: str) -> pl.Schema | None:
-        return next((one.columns for one in self.nodes if isinstance(one, Source) and one.stream == stream), None)
+        return next((node.columns for node in self.nodes if isinstance(node, Source) and node.stream == stream), None)
 
     def _line_that_reads(self, stream: str, column: str) -> str:
         return line_that_reads(self.nodes, stream, column)
@@ -145,7 +145,7 @@ class Pipeline(Program):
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def process(self, events: Events) -> None:
-        """Every aggregate, join and sink over rows takes those of this batch that are for it."""
+        """Passes the rows of a batch to every aggregate, join and sink that is over rows."""
         memo: Memo = {}
         for node in self.nodes:
             if isinstance(node, Aggregation) and node.before.windows is None:
@@ -162,7 +162,7 @@ class Pipeline(Program):
                         self.output(batch, sink.channel)
 
     def _rows(self, node: PlanNode, events: Events, memo: Memo) -> list[Events]:
-        """What a batch of one stream becomes at a node; nothing if it is for other streams."""
+        """Returns what a batch of one stream becomes at a step; nothing if the step is over other streams."""
         key = id(node), False
         if key not in memo:
             memo[key] = [batch for batch in self._made(node, events, memo) if len(batch)]
@@ -192,14 +192,15 @@ class Pipeline(Program):
                 handle.insert(measures, ts, key=frame[node.keys[0]] if node.keys else constant_column(frame))
                 return
             if not node.keys:
-                one: object = constant_column(frame, 1)
-                handle.insert({**measures, _ROWS: one}, ts)
+                counted: object = constant_column(frame, 1)
+                handle.insert({**measures, _ROWS: counted}, ts)
             else:
                 key = key_of(frame, node.keys)
-                alone, one = isinstance(handle.crdt, MergeMap) and isinstance(handle.crdt.inner, GCounter), (key, 1)
-                handle.insert(one if alone else (key, measures), ts)
+                counted = (key, 1)
+                only_counts = isinstance(handle.crdt, MergeMap) and isinstance(handle.crdt.inner, GCounter)
+                handle.insert(counted if only_counts else (key, measures), ts)
             if node.accumulate:
-                getattr(self, f"{name}_changed").insert(one, ts)
+                getattr(self, f"{name}_changed").insert(counted, ts)
 
     def _keep(self, node: Join, side: Side, frame: pl.DataFrame, ts: Any) -> None:  # noqa: ANN401
         with written_at(node.line, node):
@@ -208,7 +209,7 @@ class Pipeline(Program):
     # --- completed windows ----------------------------------------------------------------------------------------------
 
     def _completed(self, windows: WindowSet, window: Window) -> None:
-        """A window of a set is completed: to the sinks, and into the windows that follow."""
+        """Emits a completed window to the sinks, and inserts it into the windows that follow."""
         memo: Memo = {}
         for sink in self.sinks:
             if sink.node.windows == windows:
@@ -227,7 +228,7 @@ class Pipeline(Program):
                         self._keep(node, side, part.frame, part.micros)
 
     def _mine(self, node: PlanNode, window: Window, memo: Memo) -> Part | None:
-        """What this partition has to say about a window."""
+        """Returns the rows of a window that this partition emits, if it emits any."""
         whole = node.place == "gathered"
         if whole and self.partition != 0:
             return None
@@ -267,7 +268,10 @@ class Pipeline(Program):
         return paired(node, left, right)
 
     def _values(self, node: Aggregation, window: Window, whole: bool, top: Gathered | None = None) -> Part:
-        """The measures of a completed window: a row for each key, or one. If only the top ones matter, not many more."""
+        """Returns the measures of a completed window: a row for each key, or a single row.
+
+        If only the top ones matter, not many more are made.
+        """
         name, schema = self._name(node), node.before.schema
         value = getattr(self, name)[window]
         if isinstance(value, Keyed):
@@ -280,16 +284,16 @@ class Pipeline(Program):
                 columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
             keys = key_columns(value.keys, node.keys, schema)
         else:
-            there = node.window.keyed
-            if not there:
-                there = (getattr(self, f"{name}_changed")[window] if node.accumulate else value[_ROWS]) > 0
-            columns = {field: single_value(value[field])[: 1 if there else 0] for field, _ in node.measures}
+            has_rows = node.window.keyed
+            if not has_rows:
+                has_rows = (getattr(self, f"{name}_changed")[window] if node.accumulate else value[_ROWS]) > 0
+            columns = {field: single_value(value[field])[: 1 if has_rows else 0] for field, _ in node.measures}
             keys = key_columns([window.key], node.keys, schema) if node.keys else {}
         measured = {field: measure.read(columns[field], schema).alias(field) for field, measure in node.measures}
         return Part.of(stamped(pl.DataFrame({**keys, **measured}), window), window.last)
 
     def _pairs(self, node: Join, window: Window) -> Part:
-        """The pairs that a completed window adds."""
+        """Returns the pairs that a completed window adds."""
         name, spec = self._name(node), node.window
 
         def rows(side: Side, at: Window) -> pl.DataFrame:
@@ -331,7 +335,7 @@ def _sides(node: Join) -> tuple[tuple[Side, PlanNode], tuple[Side, PlanNode]]:
 
 @lru_cache(maxsize=1 << 16)
 def _speaker(key: int | str, partitions: int) -> int:
-    """The partition that tells of the sessions of a key."""
+    """Returns the partition that emits the sessions of a key."""
     hashed = hash64(pl.Series([key]) if isinstance(key, str) else np.array([key]))
     return int(hashed[0] % np.uint64(partitions))
 

@@ -17,18 +17,19 @@ from holons.windows import Window
 
 
 def stamped(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """The rows with their window in front."""
+    """Returns the rows with their window in front."""
     edges = (pl.Series(name, [at], dtype=pl.Int64) for name, at in ((START, window.start), (END, window.end)))
     stamps = [edge.cast(INSTANT).new_from_index(0, len(frame)) for edge in edges]
     return pl.DataFrame([*stamps, *frame])
 
 
 def is_untyped(part: Part, node: PlanNode) -> bool:
-    """Whether there is no row, and nobody knows of which types it would be: nothing comes of nothing."""
+    """Returns whether there is no row, and the types that it would have are not known: then no step can be tried."""
     return not len(part.frame) and node.schema is None
 
 
 def after_step(node: Stepped | Gathered | At, part: Part, window: Window) -> Part:
+    """Returns the rows after a step that needs nothing but them."""
     if isinstance(node, Stepped):
         return node.step.apply(part)
     if isinstance(node, Gathered):
@@ -37,11 +38,11 @@ def after_step(node: Stepped | Gathered | At, part: Part, window: Window) -> Par
 
 
 def later_times(column: pl.Series, window: Window, line: str) -> IntArray:
-    """The times at which results of a window count: within it, all are the same to the windows that follow."""
+    """Returns the times at which results of a window count: within it, all are the same to the windows that follow."""
     times = event_times(column, "results")
     if times.null_count() or (len(times) and int(times.min()) < window.start):  # type: ignore[arg-type]
         raise BadInput(
-            f"{line}: {column.name!r} is null in some rows, or before {window}, which is over",
+            f"{line}: {column.name!r} is null in some rows, or before {window}, which is completed",
             hint="filter such rows out before at(...)",
         )
     return np.maximum(times.to_numpy(), window.last)
@@ -66,19 +67,20 @@ def _gathered(node: Gathered, part: Part) -> Part:
 
 
 def _near_the_top(frame: pl.DataFrame, by: str, n: int) -> pl.DataFrame:
-    """Without most of the rows that are not among the top ones: all that are at least as large as the n-th are kept."""
+    """Drops most of the rows that are not among the top ones: all that are at least as large as the n-th are kept."""
     largest = frame[by].drop_nulls().top_k(n)
     return frame.filter(pl.col(by) >= largest.min()) if len(largest) == n and not frame[by].dtype.is_float() else frame
 
 
 def largest(value: Keyed[Any], column: npt.NDArray[np.generic], n: int) -> Keyed[Any]:
-    """The keys that may be among the top ones: all that have at least as much as the n-th, if that is an integer."""
+    """Returns the keys that may be among the top ones: all with at least as much as the n-th, if that is an integer."""
     if column.dtype.kind != "i" or len(column) <= n:
         return value
     return value.where(column >= (column.max() if n == 1 else np.partition(column, -n)[-n]))
 
 
 def paired(node: Pair, left: Part, right: Part) -> Part:
+    """Returns the rows of both sides that belong together."""
     frame = right.frame.drop(START, END, strict=False)
     if not node.on:
         if len(left.frame) > 1 or len(frame) > 1:

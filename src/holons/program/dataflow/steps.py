@@ -36,18 +36,18 @@ class Part:
 
     @staticmethod
     def of(frame: pl.DataFrame, micros: int) -> Part:
-        """All rows at one time, which takes no memory for each."""
+        """Makes rows that are all at one time, which takes no memory for each."""
         return Part(frame, constant(np.int64(micros), len(frame)))
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Part:
-        """Some of the rows, by mask or by position."""
+        """Returns some of the rows, by mask or by position."""
         if chosen.dtype == np.bool_:
             return self.kept(pl.Series(chosen))
         frame = self.frame[chosen]
         return Part.of(frame, int(self.micros[0])) if self._at_once else Part(frame, self.micros[chosen])
 
     def kept(self, mask: pl.Series) -> Part:
-        """The rows for which a column is true; it has no nulls."""
+        """Returns the rows for which a column is true; it has no nulls."""
         if mask.all():
             return self
         frame = filtered(self.frame, mask)
@@ -59,7 +59,7 @@ class Part:
 
 
 def filtered(frame: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
-    """The rows for which a mask is true: column by column, since to plan a query costs more than it gains here."""
+    """Returns the rows for which a mask is true: column by column, since to plan a query costs more than it gains here."""
     return pl.DataFrame([column.filter(mask) for column in frame]) if frame.width else frame.filter(mask)
 
 
@@ -71,10 +71,10 @@ class Step(ABC):
 
     @abstractmethod
     def apply(self, batch: B) -> B:
-        """The rows after this step."""
+        """Returns the rows after this step."""
 
     def schema(self, before: pl.Schema) -> pl.Schema:
-        """The columns after this step: it is tried on a frame without rows."""
+        """Returns the columns after this step: it is tried on a frame without rows."""
         return self.apply(Part(before.to_frame(), np.zeros(0, dtype=np.int64))).frame.schema
 
     @abstractmethod
