@@ -130,7 +130,7 @@ def headline(now: live.Now, options: DemoOptions) -> str:
 
 def table(now: live.Now, options: DemoOptions) -> RenderableType:
     """Returns a table of what the nodes do, the killed ones included."""
-    title = Text.assemble(("HighestBid ", "bold"), f"{max(now.at_s, 0.0):4.1f} s   {headline(now, options)}")
+    title = Text.assemble(("Highest bids ", "bold"), f"{max(now.at_s, 0.0):4.1f} s   {headline(now, options)}")
     shown = Table()
     for name in ("node", "process", "partitions", "bids read", "waiting", "watermark", "state"):
         shown.add_column(name, justify="right" if name in ("bids read", "waiting", "watermark") else "left")

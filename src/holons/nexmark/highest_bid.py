@@ -16,7 +16,7 @@ def highest_bid(window_us: int) -> Program:
     Each field keeps the best row in one and the same total order, so all of them speak of the same bid.
     """
 
-    class HighestBid(Program):
+    class HighestBidOfWindow(Program):
         """The highest bid of each window."""
 
         emit = "once"
@@ -32,4 +32,4 @@ def highest_bid(window_us: int) -> Program:
             bid = {name: rows[0][1] for name, rows in best.items()}
             yield {"window": window.start, "price": best["auction"][0][0], **bid}
 
-    return HighestBid()
+    return HighestBidOfWindow()
