@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holons.engines.node_logs import decode_said
+from holons.engines.node_logs import decode_log_record
 from holons.errors import CodecError
 from holons.node.messages import Claim, Control, Heartbeat, Running, Submitted, decode_control, decode_heartbeat
 from holons.wcrdt import Delta
@@ -21,7 +21,7 @@ def in_words(stream: str, data: bytes) -> str:
         if stream == "control":
             return _control(decode_control(data))
         if stream == "logs":
-            said = decode_said(data)
+            said = decode_log_record(data)
             return f"{instant_text(round(said.created * 1_000) * 1_000)} {said.level_name} {said.logger}: {said.text}"
         if stream.startswith("sync"):
             return _delta(Delta.decode(data))

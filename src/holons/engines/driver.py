@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from holons.clock import SystemClock
 from holons.engines.collecting import emitted
-from holons.engines.node_logs import Diary, Relay, forwarding, level_wanted, telling
+from holons.engines.node_logs import Diary, LogRelay, forwarding, level_wanted, with_logged_failures
 from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
@@ -109,7 +109,7 @@ class Driver(ABC):
         self._tended_s = float("-inf")
         self._heard_s = self.clock.now_s()
         self.watcher = Watcher(self._ports.heartbeats, self.clock)
-        self._relay = Relay(site.shared("logs", f"driver-{self._token}"), self._token)
+        self._relay = LogRelay(site.shared("logs", f"driver-{self._token}"), self._token)
         self._retired: list[NodeRun] = []
 
     def __enter__(self) -> Self:
@@ -273,7 +273,7 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
 
 def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
     pa.array([0])  # lets Arrow look for pandas now: with the first row put out, that stops the loop for up to a second
-    ports = telling(birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None))
+    ports = with_logged_failures(birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None))
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
     diary, written_s, idle_s, jobs = Diary(node), float("-inf"), _IDLE_S, 0

@@ -1,8 +1,8 @@
-"""What node processes log reaches their driver through a stream of the site: plain data, bounded, and never unpickled.
+"""Brings what node processes log to their driver, through a shared stream: plain data, bounded, and never unpickled.
 
-In a node's process everything that is logged at the driver's own level or above goes to the stream: the node's own
-words, the program's, warnings, and what ends the process. The driver hands it to its own `logging`, under
-`holons.nodes.<node>`, while it watches.
+In the process of a node everything that is logged at the driver's own level or above goes to the stream: records of the node
+and of the program, warnings, and the error that ends the process. While the driver watches, it passes them on to its own
+`logging`, under `holons.nodes.<node>`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from holons.errors import PromiseBroken
 from holons.node import Node, Ports
 from holons.streams import Cursor, SharedLog
 
-_TEXT_MAX = 10_000
-_KEPT = 1_000
-_TRIM_EVERY = 100
-_SELDOM_S = 10.0
+_TEXT_CHARACTERS_MAX = 10_000  # a longer text is cut
+_KEPT_RECORDS = 1_000  # of each node; older ones are trimmed
+_TRIM_RECORDS = 100  # a node trims once for so many records
+_REPEAT_S = 10.0  # one place in the code logs at most once in this time
 _FAMILY = "holons.nodes"
 
 logger = logging.getLogger("holons.node")
-_trouble = logging.getLogger("holons.node.trouble")
+_failures = logging.getLogger("holons.node.trouble")
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
-    """One record of Python's logging."""
+class NodeLogRecord(msgspec.Struct, frozen=True, array_like=True, tag="said"):
+    """A record of Python's logging, and the node that logged it."""
 
     node: str
     created: float
@@ -43,15 +43,17 @@ class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
 
     @property
     def level_name(self) -> str:
-        """WARNING, or the like."""
+        """The name of the level, such as WARNING."""
         return logging.getLevelName(self.level)
 
 
-decode_said: Callable[[bytes], Said] = wire.decoder(Said, "a log record", "the stream of log records")
+decode_log_record: Callable[[bytes], NodeLogRecord] = wire.decoder(
+    NodeLogRecord, "a log record", "the stream of log records"
+)
 
 
 def level_wanted() -> int:
-    """From which level on this process wants to hear its nodes: WARNING, unless its logging says otherwise."""
+    """Returns the level from which on this process logs records of its nodes: WARNING, unless its logging says otherwise."""
     return logging.getLogger(_FAMILY).getEffectiveLevel()
 
 
@@ -60,9 +62,9 @@ def level_wanted() -> int:
 
 @contextmanager
 def forwarding(stream: SharedLog, level: int) -> Iterator[None]:
-    """Whatever this process logs meanwhile goes to the stream; so does what ends it."""
-    handler, root = _ToStream(stream), logging.getLogger()
-    handler.addFilter(_Seldom())
+    """Sends everything that this process logs within the context to a stream, and the error that ends it."""
+    handler, root = _StreamHandler(stream), logging.getLogger()
+    handler.addFilter(_RepeatFilter())
     before = root.level
     root.addHandler(handler)
     root.setLevel(level)
@@ -78,8 +80,8 @@ def forwarding(stream: SharedLog, level: int) -> Iterator[None]:
         root.removeHandler(handler)
 
 
-class _ToStream(logging.Handler):
-    """Appends records to a stream, of which it keeps the newest."""
+class _StreamHandler(logging.Handler):
+    """Appends records to a stream, and keeps the newest of them."""
 
     def __init__(self, stream: SharedLog) -> None:
         super().__init__()
@@ -87,71 +89,72 @@ class _ToStream(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = self.format(record)[:_TEXT_MAX]
-            said = Said(self._stream.writer, record.created, record.levelno, record.name, text)
-            position = self._stream.append(wire.encode(said))
-            if position % _TRIM_EVERY == _TRIM_EVERY - 1:
-                self._stream.trim({self._stream.writer: max(0, position - _KEPT)})
-        except Exception:  # noqa: BLE001 - as logging does: a record that cannot be told must not end anything
+            text = self.format(record)[:_TEXT_CHARACTERS_MAX]
+            entry = NodeLogRecord(self._stream.writer, record.created, record.levelno, record.name, text)
+            position = self._stream.append(wire.encode(entry))
+            if position % _TRIM_RECORDS == _TRIM_RECORDS - 1:
+                self._stream.trim({self._stream.writer: max(0, position - _KEPT_RECORDS)})
+        except Exception:  # noqa: BLE001 - as logging does: a record that cannot be sent must not end the process
             self.handleError(record)
 
 
-class _Seldom(logging.Filter):
-    """Lets each place in the code speak once in a while, and then say how often it wanted to."""
+class _RepeatFilter(logging.Filter):
+    """Lets each place in the code log once in a while, and then adds how many records it left out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[tuple[str, int], tuple[float, int]] = {}
+        self._logged: dict[tuple[str, int], tuple[float, int]] = {}
+        """By place: when it last logged, and how many records were left out since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         place = record.pathname, record.lineno
-        told_s, unsaid = self._told.get(place, (float("-inf"), 0))
-        if record.name != logger.name and record.created - told_s < _SELDOM_S:
-            self._told[place] = told_s, unsaid + 1
+        logged_s, omitted = self._logged.get(place, (float("-inf"), 0))
+        if record.name != logger.name and record.created - logged_s < _REPEAT_S:
+            self._logged[place] = logged_s, omitted + 1
             return False
-        self._told[place] = record.created, 0
-        if unsaid:
-            record.msg, record.args = f"{record.getMessage()} (and {unsaid} like it before)", None
+        self._logged[place] = record.created, 0
+        if omitted:
+            record.msg, record.args = f"{record.getMessage()} (and {omitted} like it before)", None
         return True
 
 
-def telling(ports: Ports) -> Ports:
-    """The same ports; a log or store that does not answer is logged. Nodes try again in silence."""
+def with_logged_failures(ports: Ports) -> Ports:
+    """Returns the same ports, which log when a log or store does not answer; nodes themselves just try again."""
     return replace(
         ports,
-        heartbeats=_Telling(ports.heartbeats),
-        control=_Telling(ports.control),
-        sync=lambda job: _Telling(ports.sync(job)),
-        input=lambda stream: _Telling(ports.input(stream)),
-        output=lambda job, channel, partitions: _Telling(ports.output(job, channel, partitions)),
-        store=_Telling(ports.store),
+        heartbeats=_LoggedPort(ports.heartbeats),
+        control=_LoggedPort(ports.control),
+        sync=lambda job: _LoggedPort(ports.sync(job)),
+        input=lambda stream: _LoggedPort(ports.input(stream)),
+        output=lambda job, channel, partitions: _LoggedPort(ports.output(job, channel, partitions)),
+        store=_LoggedPort(ports.store),
     )
 
 
-class _Telling:
-    """Stands for a log or a store."""
+class _LoggedPort:
+    """A log or a store that logs its failures."""
 
     def __init__(self, port: object) -> None:
         self._port = port
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the port has
-        found = getattr(self._port, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self._port, name)
+        if not callable(attribute):
+            return attribute
 
-        def told(*given: object, **named: object) -> object:
+        def logged(*arguments: object, **named: object) -> object:
             try:
-                return found(*given, **named)
+                return attribute(*arguments, **named)
             except OSError as error:
-                _trouble.warning("%s", error)
+                _failures.warning("%s", error)
                 raise
 
-        setattr(self, name, told)
-        return told
+        setattr(self, name, logged)
+        return logged
 
 
 class Diary:
-    """Logs what a person wants to know of a node: what it takes over, what it lets go, which jobs have stopped."""
+    """Logs what changes at a node: which partitions it takes over or lets go, and which jobs have stopped."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -160,7 +163,7 @@ class Diary:
         self._stopped: set[str] = set()
 
     def look(self) -> None:
-        """Tells what has changed since the last time."""
+        """Logs what has changed since the last call."""
         node = self._node
         running = {(job, partition) for job, here in node.jobs.items() for partition in here.tasklets}
         taken: dict[tuple[str, str], list[int]] = {}
@@ -189,7 +192,7 @@ class Diary:
             logger.info("takes over %s from %s", what, before)
 
     def _others(self) -> dict[tuple[str, int], str]:
-        """Who else holds what does not run here."""
+        """Returns the owners of the partitions that other nodes run."""
         owners = {}
         for job, here in self._node.jobs.items():
             for partition in range(len(here.places)):
@@ -207,8 +210,8 @@ def _driver(node: str) -> str:
 # --- in a driver's process --------------------------------------------------------------------------------------------
 
 
-class Relay:
-    """Hands what a driver's nodes log to its own `logging`."""
+class LogRelay:
+    """Passes the records of a driver's nodes on to its own `logging`."""
 
     def __init__(self, stream: SharedLog, token: str) -> None:
         self._stream = stream
@@ -216,17 +219,17 @@ class Relay:
         self._cursor: Cursor = {}
 
     def relay(self) -> None:
-        """Takes what is new; that of other drivers' nodes is not for us."""
+        """Passes on the new records; those of other drivers' nodes are left out."""
         with suppress(OSError):
             for message in self._stream.read(self._cursor, 1_000):
                 if _driver(message.writer) == self._token:
-                    self._say(decode_said(message.data))
+                    self._log(decode_log_record(message.data))
 
-    def _say(self, said: Said) -> None:
-        name = said.node.partition("#")[0]
+    def _log(self, entry: NodeLogRecord) -> None:
+        name = entry.node.partition("#")[0]
         logger = logging.getLogger(f"{_FAMILY}.{name}")
-        if logger.isEnabledFor(said.level):
-            text = said.text if said.logger == "holons.node" else f"{said.logger}: {said.text}"
-            record = logger.makeRecord(logger.name, said.level, "", 0, f"{name}: {text}", (), None)
-            record.created = said.created
+        if logger.isEnabledFor(entry.level):
+            text = entry.text if entry.logger == "holons.node" else f"{entry.logger}: {entry.text}"
+            record = logger.makeRecord(logger.name, entry.level, "", 0, f"{name}: {text}", (), None)
+            record.created = entry.created
             logger.handle(record)

@@ -1,4 +1,4 @@
-"""Sources: Parquet, CSV and JSON lines files into a log, always dealt to partitions in the same way.
+"""Sources: reads Parquet, CSV and JSON lines files into a log, and always assigns their rows to the same partitions.
 
 >>> from pathlib import Path; from tempfile import mkdtemp
 >>> path = Path(mkdtemp()) / "bids.csv"
@@ -45,7 +45,7 @@ _COMPRESSED: Final = frozenset({".gz", ".bz2", ".zst", ".lz4", ".br"})
 
 @dataclass(frozen=True)
 class ByColumn:
-    """Deals rows by a column: equal values meet in one partition."""
+    """Assigns rows to partitions by a column: rows with equal values go to one partition."""
 
     column: str
     hash: ColumnHash
@@ -56,7 +56,7 @@ PartitionBy: TypeAlias = Literal["file", "batch"] | ByColumn
 
 
 class LoadProgress(NamedTuple):
-    """How far a load has come."""
+    """How much of a load is done."""
 
     path: Path
     files_done: int
@@ -65,7 +65,7 @@ class LoadProgress(NamedTuple):
 
 
 class LoadOptions(TypedDict, total=False):
-    """What `load` can be told, for all formats."""
+    """The options of `load`, for all formats."""
 
     partition_by: PartitionBy
     schema: pa.Schema | None
@@ -83,7 +83,7 @@ def read_files(
 ) -> MemoryLog:
     """Reads files into a log in memory; for the options see `load`."""
     if partitions < 1:
-        raise BadInput(f"a log of {partitions} partitions was asked for", hint="there is at least 1")
+        raise BadInput(f"a log of {partitions} partitions was asked for", hint="a log has at least 1")
     log = MemoryLog(partitions)
     load(log, paths, format=format, **options)
     return log
@@ -100,9 +100,9 @@ def load(
     end: int | None = None,
     progress: Callable[[LoadProgress], None] | None = None,
 ) -> int:
-    """Appends the rows of files to a log; returns how many. The same files and options always give the same log.
+    """Appends the rows of files to a log; returns how many rows. The same files and options always give the same log.
 
-    Without a `format` a file's name tells it. All files have the columns of `schema`, or those of the first file with
+    Without a `format` the name of each file says it. All files have the columns of `schema`, or those of the first file with
     rows; their types in CSV and JSON then follow from that whole file, which is read at once. Parquet is streamed, and
     so is CSV once the types are known. `end` is the value of a mark that ends every partition.
 
@@ -110,7 +110,7 @@ def load(
     on leaves the rows before it in the log.
     """
     if batch_rows < 1:
-        raise BadInput(f"batches of {batch_rows} rows", hint="batch_rows is at least 1")
+        raise BadInput(f"batches of {batch_rows} rows were asked for", hint="batch_rows is at least 1")
     files = [(path, format or _named_format(path)) for path in _files(paths, format)]
     for path, kind in files:
         if kind == "parquet":
@@ -135,7 +135,7 @@ def load(
 
 
 class _Dealer:
-    """Decides each row's partition from its place in the files and its values, never from how they were read."""
+    """Assigns each row to a partition by its place in the files and its values, never by how the files were read."""
 
     def __init__(self, log: AppendableLog, partition_by: PartitionBy) -> None:
         self._log = log
@@ -236,7 +236,7 @@ def _batches(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int
 
 
 class _opening:  # noqa: N801 - reads as a statement
-    """Turns what goes wrong with a file into an error that names it."""
+    """Turns an error about a file into one that names the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -10,7 +10,7 @@ import pytest
 
 from holons.cli.messages import in_words
 from holons.engines.memory_site import MemorySite
-from holons.engines.node_logs import Relay, decode_said, forwarding, level_wanted, telling
+from holons.engines.node_logs import LogRelay, decode_log_record, forwarding, level_wanted, with_logged_failures
 from holons.errors import BadInput, CodecError, StoreUnavailable
 from holons.streams import MemoryHub
 
@@ -23,7 +23,11 @@ def hub() -> MemoryHub:
 
 
 def texts(hub: MemoryHub, node: str = NODE) -> list[str]:
-    return [decode_said(message.data).text for message in hub.open("reader").read({}, 10_000) if message.writer == node]
+    return [
+        decode_log_record(message.data).text
+        for message in hub.open("reader").read({}, 10_000)
+        if message.writer == node
+    ]
 
 
 def test_what_is_logged_in_a_node_is_logged_in_its_driver_under_the_nodes_name(hub, caplog):
@@ -33,7 +37,7 @@ def test_what_is_logged_in_a_node_is_logged_in_its_driver_under_the_nodes_name(h
         logging.getLogger("my.program").info("not so important")
         warnings.warn("mind the gap", stacklevel=1)
     caplog.clear()
-    relay = Relay(hub.open("driver"), "abc")
+    relay = LogRelay(hub.open("driver"), "abc")
     relay.relay()
     relay.relay()
     told = [(record.name, record.levelname, record.message) for record in caplog.records]
@@ -49,11 +53,11 @@ def test_other_drivers_nodes_are_not_heard_nor_levels_that_nobody_wants(hub, cap
         with forwarding(hub.open(node), logging.INFO):
             logging.getLogger("x").info("hello from %s", node)
     caplog.clear()
-    Relay(hub.open("driver"), "abc").relay()
+    LogRelay(hub.open("driver"), "abc").relay()
     assert not caplog.records
     with caplog.at_level(logging.INFO, logger="holons.nodes"):
         assert level_wanted() == logging.INFO
-        Relay(hub.open("driver"), "abc").relay()
+        LogRelay(hub.open("driver"), "abc").relay()
     assert [record.message for record in caplog.records] == ["node-1: x: hello from node-1#abc.2"]
     assert level_wanted() == logging.WARNING
 
@@ -74,7 +78,7 @@ def test_a_place_that_speaks_all_the_time_is_heard_now_and_then(hub, monkeypatch
     with forwarding(hub.open(NODE), logging.WARNING):
         for number in range(1_000):
             if number == 999:
-                monkeypatch.setattr("holons.engines.node_logs._SELDOM_S", 0.0)
+                monkeypatch.setattr("holons.engines.node_logs._REPEAT_S", 0.0)
             logging.getLogger("x").warning("row %d", number)
     assert texts(hub) == ["row 0", "row 999 (and 998 like it before)"]
 
@@ -96,7 +100,7 @@ def test_a_store_that_does_not_answer_is_logged_and_still_raises(hub):
         def put(self, name: str) -> None:
             raise StoreUnavailable(f"cannot store {name}: no space left")
 
-    store = telling(replace(MemorySite({}).ports("node"), store=Broken())).store
+    store = with_logged_failures(replace(MemorySite({}).ports("node"), store=Broken())).store
     assert store.writer == "me"
     with forwarding(hub.open(NODE), logging.WARNING):
         for _ in range(3):
@@ -107,4 +111,4 @@ def test_a_store_that_does_not_answer_is_logged_and_still_raises(hub):
 
 def test_what_is_not_ours_is_named():
     with pytest.raises(CodecError, match="not a log record"):
-        decode_said(b"\x00")
+        decode_log_record(b"\x00")

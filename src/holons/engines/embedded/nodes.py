@@ -1,4 +1,4 @@
-"""Nodes that take turns in this process, over logs in memory."""
+"""Nodes that take turns in this process, over a site in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TURN_S = 0.01
 
 
 class TurnNodes:
-    """Nodes of this process that take turns: each look after them is one turn."""
+    """Nodes of this process that take turns: each call of `tend` is one turn of all of them."""
 
     pause_s = 0.0
 
@@ -31,8 +31,8 @@ class TurnNodes:
             node.tick()
             if node.failures:
                 raise next(iter(node.failures.values()))
-        told = self._watcher.finished(1)
-        return all(node.finished and node.name in told for node in self._nodes)
+        finished = self._watcher.finished(1)
+        return all(node.finished and node.name in finished for node in self._nodes)
 
     def look(self) -> Status:
         streams = self._site.streams()

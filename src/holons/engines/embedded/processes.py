@@ -1,6 +1,6 @@
-"""Nodes in processes of their own, on this machine. No JVM.
+"""Nodes in processes of their own, on this machine, without a JVM.
 
-What a node is told is pickled by the process that starts it, and reaches it through a pipe that nobody else can write to.
+The process that starts a node pickles what the node needs, and sends it through a pipe to which nobody else can write.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ main(sys.stdin.buffer.read())
 
 
 class ProcessNodes(Driver):
-    """A process for each node. They end themselves when this one is gone."""
+    """A process for each node. The processes end when this one has ended."""
 
     def launch(self, birth: Birth) -> NodeProcess:
         return NodeProcess(birth)
 
 
 class NodeProcess:
-    """A child of this process, which does not import the script that started it: that needs no guard for `__main__`.
+    """A child of this process. It does not import the user's script, which therefore needs no guard for `__main__`.
 
-    It has a process group of its own, so Ctrl-C reaches its driver only, which ends it with a checkpoint.
+    It has a process group of its own, so that Ctrl-C reaches its driver only, which ends it with a checkpoint.
     """
 
     def __init__(self, birth: Birth) -> None:
@@ -40,12 +40,15 @@ class NodeProcess:
             [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, process_group=0, env={**ENVIRONMENT, **os.environ}
         )
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError), self._process.stdin as pipe:  # who dies at once is replaced like all others
+        with (
+            suppress(BrokenPipeError),
+            self._process.stdin as pipe,
+        ):  # a node that dies at once is replaced like any other
             pipe.write(json.dumps(sys.path).encode() + b"\n" + pickle.dumps((birth, os.getpid())))
 
     @property
     def pid(self) -> int:
-        """For those who want to send it a signal."""
+        """The process id, to send it a signal."""
         return self._process.pid
 
     def alive(self) -> bool:
@@ -64,5 +67,5 @@ class NodeProcess:
 
 def main(message: bytes) -> None:
     """Runs a node from its start to its end, in a process of its own."""
-    birth, parent = pickle.loads(message)  # noqa: S301 - from the process that started this one, by a pipe of theirs
+    birth, parent = pickle.loads(message)  # noqa: S301 - from the process that started this one
     live(birth, lambda: bool(os.getppid() == parent))

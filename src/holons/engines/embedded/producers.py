@@ -1,4 +1,4 @@
-"""Producers in processes of their own, on this machine. No JVM."""
+"""Producers in processes of their own, on this machine, without a JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class ProcessProducers(Producers):
-    """A process for each task. They end themselves when this one is gone."""
+    """A process for each task. The processes end when this one has ended."""
 
     def launch(self, tasks: Sequence[ProducerTask]) -> list[ProcessHandle]:
         processes = [

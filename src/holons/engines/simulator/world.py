@@ -1,8 +1,8 @@
-"""The site of simulated nodes: virtual time, and ports that fail.
+"""The site of simulated nodes, with virtual time, and the gates that make its ports fail.
 
-Each operation on a port passes a gate. There a node may die (so every gap between two operations is a place to crash),
-and there logs and stores may refuse to answer. Messages take their time, some very long, some come twice, and links may
-be cut in one direction only. What was written is never lost: the streams are logs.
+Each operation on a port passes a gate. At a gate a node may die, so that it may crash between any two operations, and logs
+and stores may refuse to answer. Messages are delayed, some for very long; some arrive twice; and links may be cut in one
+direction only. What was written is never lost, since the streams are logs.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from holons.streams import Chunk, Cursor, Journal, JournaledLog, Message, Readab
 
 
 class SimulatedCrash(BaseException):
-    """The node is gone, in the middle of whatever it was doing."""
+    """Ends a node in the middle of an operation."""
 
 
 @dataclass
 class Gate:
-    """What stands between one node incarnation and the world."""
+    """What every operation of one incarnation of a node on the site passes."""
 
     world: SimulatedSite
     node: int
     name: str
     operations_left: int | None = None
-    """The node dies when this many more operations were begun."""
+    """The node dies once it has begun this many more operations; None: it does not die."""
     rate: float = 1.0
     offset_s: float = 0.0
     written: int = 0
@@ -44,7 +44,7 @@ class Gate:
         return GatedSite(self).ports(self.name)
 
     def pass_through(self, what: str) -> None:
-        """Begins an operation; may be the node's last."""
+        """Begins an operation, which may be the last one of the node."""
         if self.operations_left is not None:
             self.operations_left -= 1
             if self.operations_left < 0:
@@ -61,7 +61,7 @@ class Gate:
             raise StoreUnavailable("the store does not answer")
 
     def answer(self, failure: type[LogUnavailable] | type[StoreUnavailable]) -> None:
-        """Ends a write: it is there, but its writer may be told otherwise."""
+        """Ends a write, which was done; the answer to the writer may be lost."""
         self.written += 1
         lost = zlib.crc32(f"{self.world.seed}/{self.name}/{self.written}".encode()) % 2
         if lost and self.world.answers_lost_until_s > self.world.now_s:
@@ -82,7 +82,7 @@ class SimulatedSite(MemorySite):
         self.answers_lost_until_s = 0.0
         self.split_until_s = 0.0
         self.split_from: frozenset[int] = frozenset()
-        """The nodes of one group; all others are the other."""
+        """The nodes of one of the two groups that do not hear each other; all other nodes are the other group."""
         self.deaf_until_s: dict[int, float] = {}
         self.mute_until_s: dict[int, float] = {}
 
@@ -92,7 +92,7 @@ class SimulatedSite(MemorySite):
         return log if journal is None else JournaledLog(log, copy.deepcopy(journal))
 
     def reaches(self, writer: str, reader: int) -> bool:
-        """Whether a link is up now; every node hears itself."""
+        """Returns whether messages of a writer reach a node now; every node hears itself."""
         from_node = int(writer.partition("#")[0].removeprefix("node-"))
         if from_node == reader:
             return True
@@ -139,7 +139,7 @@ def _name_in_seeds(stream: str) -> str:
 
 
 class SimulatedClock:
-    """A node's own clock: it may run fast or slow, and began somewhere else."""
+    """The clock of one node: it may run fast or slow, and does not begin at zero."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -158,7 +158,7 @@ class SimulatedClock:
 
 
 class SimulatedStream:
-    """A shared stream whose messages come late, twice and out of order."""
+    """A shared stream whose messages arrive late, twice and out of order."""
 
     def __init__(self, log: SharedLog, stream: str, gate: Gate) -> None:
         self._log = log
@@ -198,7 +198,7 @@ class SimulatedStream:
         return found
 
     def _from(self, cursor: Cursor) -> Cursor:
-        """Where to look; a reader that comes with another cursor than it left with is given everything from there."""
+        """Returns where to read; a reader whose cursor differs from the last one gets everything from there again."""
         for writer, seen_to in self._seen_to.items():
             if cursor.get(writer, 0) != seen_to:
                 self._done[writer] = set()
@@ -214,7 +214,7 @@ class SimulatedStream:
         return world.now_s >= first_seen_s + delay_s and world.reaches(message.writer, self._gate.node)
 
     def _chance(self, message: Message, what: str) -> float:
-        """A number in [0, 1) that depends on the seed, the message and the reader only."""
+        """Returns a number in [0, 1) that depends on the seed, the message and the reader only."""
         key = f"{self._gate.world.seed}/{self._stream}/{message.writer}/{message.position}/{self.writer}/{what}"
         return zlib.crc32(key.encode()) / 2**32
 
@@ -278,7 +278,7 @@ class GatedLog:
 
 
 class GatedJournal:
-    """A journal behind a gate. Now and then another reader is faster: an entry is there just after it was looked for."""
+    """A journal behind a gate. Sometimes an entry of another reader appears right after it was looked for."""
 
     def __init__(self, journal: Journal, gate: Gate) -> None:
         self._journal: Journal = journal
@@ -313,7 +313,7 @@ class GatedJournal:
 
 
 class SimulatedStore:
-    """A store that may not answer, and in which a crash leaves half a record."""
+    """A store that may not answer, and in which a crash leaves half of a record."""
 
     def __init__(self, store: MemoryStore, gate: Gate) -> None:
         self._store: Store = store
