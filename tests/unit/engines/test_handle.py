@@ -14,6 +14,7 @@ import pytest
 from tests.handles import JOB, Count, alive, endless, expected, finish, until, visits
 
 import holons as h
+from holons.engines.choosing import SparkMissing
 from holons.engines.directory_site import DirectorySite
 from holons.engines.status import NodeStatus, Status
 from holons.errors import BadInput, JobFailed, MissingExtra
@@ -57,12 +58,20 @@ def test_streams_are_loaded_all_or_none(tmp_path):
 def test_without_spark_one_is_told_what_to_install_or_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingExtra, match="pyspark is not installed") as error:
-        h.run(JOB, visits(9))
+        h.run(JOB, visits(9), engine="spark")
     assert isinstance(error.value, ImportError)
     assert "holons[spark]" in error.value.hint
     assert 'engine="embedded"' in error.value.hint
     with pytest.raises(MissingExtra):
         h.Results.of({}).to_spark()
+
+
+def test_without_spark_nodes_are_embedded_and_a_warning_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    streams = visits(9)
+    with pytest.warns(SparkMissing, match="pyspark not installed"):
+        run = h.run(JOB, streams)
+    assert run.wait().results().canonical() == expected(streams)
 
 
 def test_runs_go_on_side_by_side():
