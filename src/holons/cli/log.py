@@ -45,7 +45,7 @@ class StreamPlace(NamedTuple):
     """What `ls` calls it: its directory below the one that was looked at, and its name."""
 
     def describe(self) -> StreamDescription:
-        """Returns what there is of the stream now."""
+        """Describes the stream as it is now."""
         return self.folder.describe(self.stream)
 
 
@@ -70,25 +70,25 @@ def places(root: Path) -> list[StreamPlace]:
     """All streams below a directory, in the order of their labels."""
     if not root.is_dir():
         raise BadInput(f"there is no directory {root}", hint="name the directory that nodes and producers were given")
-    found = [
+    streams = [
         StreamPlace(folder, stream, (folder.path.relative_to(root) / stream).as_posix())
         for folder in StreamFolder.below(root)
         for stream in folder.names()
     ]
-    return sorted(found, key=lambda place: place.label)
+    return sorted(streams, key=lambda place: place.label)
 
 
 def find(root: Path, name: str) -> StreamPlace:
-    """The one stream that goes by this name, or by the end of its label."""
-    there = places(root)
-    exact = [place for place in there if place.label == name]
-    found = exact or [place for place in there if f"/{place.label}".endswith(f"/{name}")]
-    if len(found) == 1:
-        return found[0]
-    labels = ", ".join(place.label for place in (found or there)[:10])
-    if found:
-        raise BadInput(f"{name!r} could be one of {len(found)} streams", hint=f"say which: {labels}")
-    hint = f"there is {labels}" if there else f"there are no streams below {root}: name their directory with --log"
+    """Returns the stream with this label, or the only one whose label ends so."""
+    known = places(root)
+    exact = [place for place in known if place.label == name]
+    matching = exact or [place for place in known if f"/{place.label}".endswith(f"/{name}")]
+    if len(matching) == 1:
+        return matching[0]
+    labels = ", ".join(place.label for place in (matching or known)[:10])
+    if matching:
+        raise BadInput(f"{name!r} could be one of {len(matching)} streams", hint=f"say which: {labels}")
+    hint = f"there is {labels}" if known else f"there are no streams below {root}: name their directory with --log"
     raise BadInput(f"there is no stream {name!r} below {root}", hint=hint)
 
 
@@ -97,53 +97,53 @@ def find(root: Path, name: str) -> StreamPlace:
 
 def ls(root: Path, json_file: Path | None) -> bool:
     """All streams below a directory; False if one of them is damaged."""
-    told: list[tuple[StreamPlace, StreamDescription | DescribedError]] = []
+    listed: list[tuple[StreamPlace, StreamDescription | DescribedError]] = []
     for place in places(root):
         try:
-            told.append((place, place.describe()))
+            listed.append((place, place.describe()))
         except DescribedError as error:
-            told.append((place, error))
+            listed.append((place, error))
     if json_file is not None:
         with _lines(json_file) as file:
-            for place, one in told:
-                _write(file, _ls_record(place, one))
+            for place, description in listed:
+                _write(file, _ls_record(place, description))
     else:
-        _show_ls(root, told)
-    return not any(isinstance(one, DescribedError) for _, one in told)
+        _show_ls(root, listed)
+    return not any(isinstance(description, DescribedError) for _, description in listed)
 
 
-def _ls_record(place: StreamPlace, one: StreamDescription | DescribedError) -> dict[str, Any]:
-    if isinstance(one, DescribedError):
-        return {"stream": place.label, "error": str(one)}
+def _ls_record(place: StreamPlace, description: StreamDescription | DescribedError) -> dict[str, Any]:
+    if isinstance(description, DescribedError):
+        return {"stream": place.label, "error": str(description)}
     return {
         "stream": place.label,
-        "kind": "shared" if one.shared else "rows",
-        "partitions": one.partitions,
-        "entries": one.entries,
-        "bytes": one.bytes_on_disk,
-        "writers": list(one.writers),
+        "kind": "shared" if description.shared else "rows",
+        "partitions": description.partitions,
+        "entries": description.entries,
+        "bytes": description.bytes_on_disk,
+        "writers": list(description.writers),
     }
 
 
-def _show_ls(root: Path, told: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]]) -> None:
+def _show_ls(root: Path, listed: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]]) -> None:
     console = Console()
-    if not told:
+    if not listed:
         console.print(f"There are no streams below {root}.", markup=False)
         return
-    console.print(_ls_table(root, told, console))
-    for place, one in told:
-        if isinstance(one, DescribedError):
-            console.print(Text(f"{place.label}: {one.message}", "red"), soft_wrap=True)
+    console.print(_ls_table(root, listed, console))
+    for place, description in listed:
+        if isinstance(description, DescribedError):
+            console.print(Text(f"{place.label}: {description.message}", "red"), soft_wrap=True)
 
 
 _LS = ("stream", "partitions", "entries", "kind", "on disk", "writers")
 
 
 def _ls_table(
-    root: Path, told: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]], console: Console
+    root: Path, listed: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]], console: Console
 ) -> Table:
     """A table with the names whole: where it gets too wide, its last columns are left out, and then names are folded."""
-    rows = [_ls_row(place, one) for place, one in told]
+    rows = [_ls_row(place, description) for place, description in listed]
     for count in range(len(_LS), 2, -1):
         table = Table(title=f"Streams below {root}", title_justify="left")
         for column in _LS[:count]:
@@ -157,11 +157,18 @@ def _ls_table(
     return table
 
 
-def _ls_row(place: StreamPlace, one: StreamDescription | DescribedError) -> tuple[str, ...]:
-    if isinstance(one, DescribedError):
+def _ls_row(place: StreamPlace, description: StreamDescription | DescribedError) -> tuple[str, ...]:
+    if isinstance(description, DescribedError):
         return place.label, "", "", "damaged"
-    kind, partitions = ("shared", "") if one.shared else ("rows", str(one.partitions))
-    return place.label, partitions, f"{one.entries:,}", kind, decimal(one.bytes_on_disk), _few(one.writers)
+    kind, partitions = ("shared", "") if description.shared else ("rows", str(description.partitions))
+    return (
+        place.label,
+        partitions,
+        f"{description.entries:,}",
+        kind,
+        decimal(description.bytes_on_disk),
+        _few(description.writers),
+    )
 
 
 def _few(names: Sequence[str]) -> str:
@@ -171,20 +178,22 @@ def _few(names: Sequence[str]) -> str:
 def stat(root: Path, name: str, time_column: str, json_file: Path | None) -> None:
     """Each partition, or each writer, of a stream."""
     place = find(root, name)
-    one = place.describe()
-    records = [_shared_stat(one, writer) for writer in one.extents] if one.shared else []
-    if not one.shared:
-        with place.folder.open(place.stream, one.partitions, _READER) as log:
-            records = [_stat(log, partition, time_column) for partition in range(one.partitions)]
+    description = place.describe()
+    records = [_shared_stat(description, writer) for writer in description.extents] if description.shared else []
+    if not description.shared:
+        with place.folder.open(place.stream, description.partitions, _READER) as log:
+            records = [_stat(log, partition, time_column) for partition in range(description.partitions)]
     if json_file is not None:
         with _lines(json_file) as file:
             for record in records:
                 _write(file, record)
         return
     console = Console()
-    console.print(f"{place.label}: {decimal(one.bytes_on_disk)} on disk", markup=False, highlight=False)
+    console.print(f"{place.label}: {decimal(description.bytes_on_disk)} on disk", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD)
-    columns = ["writer", "start", "end"] if one.shared else [*_STAT, f"first {time_column}", f"last {time_column}"]
+    columns = (
+        ["writer", "start", "end"] if description.shared else [*_STAT, f"first {time_column}", f"last {time_column}"]
+    )
     for column in columns:
         table.add_column(column, justify="left" if column == "writer" else "right")
     for record in records:
@@ -203,8 +212,8 @@ def _cell(key: str, value: object) -> str:
     return decimal(int(str(value))) if key == "bytes" else escape(str(value))
 
 
-def _shared_stat(one: StreamDescription, writer: int | str) -> dict[str, Any]:
-    return {"writer": writer, "start": one.extents[writer].first, "end": one.extents[writer].end}
+def _shared_stat(description: StreamDescription, writer: int | str) -> dict[str, Any]:
+    return {"writer": writer, "start": description.extents[writer].first, "end": description.extents[writer].end}
 
 
 def _stat(log: ReadableLog, partition: int, time_column: str) -> dict[str, Any]:
@@ -241,55 +250,55 @@ def show(
 ) -> None:
     """Some entries of each partition, or of each writer; then, if so wanted, whatever follows."""
     place = find(root, name)
-    one = place.describe()
-    _check_partition(one, place, partition)
+    description = place.describe()
+    _check_partition(description, place, partition)
     begin: dict[int | str, int] = {}
     until: dict[int | str, int] = {}
-    for key, extent in one.extents.items():
+    for key, extent in description.extents.items():
         if partition in (None, key):
             first = extent.end - count if from_end else extent.first
             begin[key] = max(extent.first, first if offset is None else offset)
             until[key] = extent.end if from_end and follow else min(extent.end, begin[key] + count)
-    entries = list(_entries(place, one, begin, until))
+    entries = list(_entries(place, description, begin, until))
     if json_file is not None:
         with _lines(json_file) as file:
             for entry in entries:
                 _write(file, entry.record())
-            for entry in _following(place, one, until) if follow else ():
+            for entry in _following(place, description, until) if follow else ():
                 _write(file, entry.record())
                 file.flush()
         return
     console = Console()
     if entries or not follow:
-        console.print(f"{place.label}: {one.entries:,} entries", markup=False, highlight=False)
-        console.print(_table(one, entries))
-    for entry in _following(place, one, until) if follow else ():
+        console.print(f"{place.label}: {description.entries:,} entries", markup=False, highlight=False)
+        console.print(_table(description, entries))
+    for entry in _following(place, description, until) if follow else ():
         console.print(_line(entry), markup=False, highlight=False, soft_wrap=True)
 
 
-def _check_partition(one: StreamDescription, place: StreamPlace, partition: int | None) -> None:
+def _check_partition(description: StreamDescription, place: StreamPlace, partition: int | None) -> None:
     if partition is None:
         return
-    if one.shared:
+    if description.shared:
         raise BadInput(f"{place.label} has no partitions: it is shared by its writers", hint="leave --partition out")
-    if partition >= one.partitions:
-        raise BadInput(f"{place.label} has no partition {partition}", hint=f"0 to {one.partitions - 1}")
+    if partition >= description.partitions:
+        raise BadInput(f"{place.label} has no partition {partition}", hint=f"0 to {description.partitions - 1}")
 
 
 def _entries(
-    place: StreamPlace, one: StreamDescription, begin: dict[int | str, int], until: dict[int | str, int]
+    place: StreamPlace, description: StreamDescription, begin: dict[int | str, int], until: dict[int | str, int]
 ) -> Iterator[Entry]:
-    if one.shared:
+    if description.shared:
         with place.folder.open_shared(place.stream, _READER) as shared:
             for writer, at in begin.items():
-                others = {name: extent.end for name, extent in one.extents.items() if name != writer}
+                others = {name: extent.end for name, extent in description.extents.items() if name != writer}
                 cursor = {str(name): end for name, end in others.items()} | {str(writer): at}
                 for message in shared.read(cursor, max(0, until[writer] - at)):
                     if message.writer == writer:
-                        told = in_words(place.stream, message.data)
-                        yield Entry(message.writer, message.position, message=told)
+                        words = in_words(place.stream, message.data)
+                        yield Entry(message.writer, message.position, message=words)
         return
-    with place.folder.open(place.stream, one.partitions, _READER) as log:
+    with place.folder.open(place.stream, description.partitions, _READER) as log:
         for partition, at in begin.items():
             assert isinstance(partition, int)
             for chunk in _chunks(log, partition, at, until[partition]):
@@ -313,13 +322,13 @@ def _of_chunk(partition: int, chunk: Chunk) -> Iterator[Entry]:
         yield Entry(partition, chunk.offset + place, row=row)
 
 
-def _following(place: StreamPlace, one: StreamDescription, begin: dict[int | str, int]) -> Iterator[Entry]:
+def _following(place: StreamPlace, description: StreamDescription, begin: dict[int | str, int]) -> Iterator[Entry]:
     """What comes from now on, until Ctrl-C."""
     at = dict(begin)
     with suppress(KeyboardInterrupt):
         while True:
             now = place.describe()
-            until = {key: extent.end for key, extent in now.extents.items() if key in at or one.shared}
+            until = {key: extent.end for key, extent in now.extents.items() if key in at or description.shared}
             yield from _entries(place, now, {key: at.get(key, now.extents[key].first) for key in until}, until)
             at |= until
             clock.sleep_s(_FOLLOW_S)
@@ -328,9 +337,9 @@ def _following(place: StreamPlace, one: StreamDescription, begin: dict[int | str
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _table(one: StreamDescription, entries: Sequence[Entry]) -> Table:
+def _table(description: StreamDescription, entries: Sequence[Entry]) -> Table:
     table = Table()
-    if one.shared:
+    if description.shared:
         table.add_column("writer")
         table.add_column("position", justify="right")
         table.add_column("message")
