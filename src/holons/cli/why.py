@@ -45,14 +45,14 @@ def main(text: str, window: str, root: Path, *, channel: str | None, key: str | 
         logs, site = _inputs(job, root, opened)
         sealed = _sealed(job, len(partitions_of(job, logs.__getitem__)), site, opened)
         wanted: int | str | None = int(key) if key is not None and key.lstrip("-").isdigit() else key
-        found = why(job, logs, start, channel=channel, key=wanted, sealed=sealed)
+        explanations = why(job, logs, start, channel=channel, key=wanted, sealed=sealed)
     if json_file is not None:
-        write_records([record(one) for one in found], json_file)
+        write_records([record(explanation) for explanation in explanations], json_file)
     else:
         console = Console()
-        for one in found:
-            console.print(_told(one))
-    return not any(part.sealed == "differs" for one in found for part in one.contributions)
+        for explanation in explanations:
+            console.print(_account(explanation))
+    return not any(part.sealed == "differs" for explanation in explanations for part in explanation.contributions)
 
 
 def parse_start(text: str) -> int:
@@ -109,26 +109,26 @@ def _sealed(job: Job, partitions: int, site: DirectorySite, opened: ExitStack) -
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def record(one: Explanation) -> dict[str, Any]:
+def record(explanation: Explanation) -> dict[str, Any]:
     """An explanation for machines."""
     return {
-        "start": one.window.start,
-        "end": one.window.end,
-        "key": one.window.key,
-        "channels": list(one.channels),
-        "values": {name: plain(value) for name, value in one.values.items()},
-        "stage": one.stage,
-        "contributions": [_part_record(one, part) for part in one.contributions],
+        "start": explanation.window.start,
+        "end": explanation.window.end,
+        "key": explanation.window.key,
+        "channels": list(explanation.channels),
+        "values": {name: plain(value) for name, value in explanation.values.items()},
+        "stage": explanation.stage,
+        "contributions": [_part_record(explanation, part) for part in explanation.contributions],
         "outputs": [
-            {"channel": channel, "partition": told.partition, "ordinal": told.ordinal, "row": plain(told.row)}
-            for channel, rows in one.outputs.items()
-            for told in rows
+            {"channel": channel, "partition": output.partition, "ordinal": output.ordinal, "row": plain(output.row)}
+            for channel, rows in explanation.outputs.items()
+            for output in rows
         ],
     }
 
 
-def _part_record(one: Explanation, part: Contribution) -> dict[str, Any]:
-    told = {
+def _part_record(explanation: Explanation, part: Contribution) -> dict[str, Any]:
+    record = {
         "handle": part.handle,
         "partition": part.partition,
         "rows": part.rows,
@@ -137,30 +137,30 @@ def _part_record(one: Explanation, part: Contribution) -> dict[str, Any]:
         "value": plain(part.value),
         "sealed": part.sealed,
     }
-    if one.stage:
-        told |= {"first_window": _window_record(part.first_window), "last_window": _window_record(part.last_window)}
-    return told
+    if explanation.stage:
+        record |= {"first_window": _window_record(part.first_window), "last_window": _window_record(part.last_window)}
+    return record
 
 
 def _window_record(window: Window | None) -> dict[str, Any] | None:
     return None if window is None else {"start": window.start, "end": window.end, "key": window.key}
 
 
-def _told(one: Explanation) -> Group:
-    title = Text.assemble(("Window ", "bold"), str(one.window), f", starts at {one.window.start}")
+def _account(explanation: Explanation) -> Group:
+    title = Text.assemble(("Window ", "bold"), str(explanation.window), f", starts at {explanation.window.start}")
     parts: list[Table | Text] = []
-    for handle in dict.fromkeys(part.handle for part in one.contributions):
-        parts += Text(), _heading(one, handle), _contributions(one, handle)
-    given: list[Table | Text] = [_rows(channel, rows) for channel, rows in one.outputs.items() if rows]
-    return Group(title, *parts, Text(), *(given or [_nothing(one)]), _verdict(one), "")
+    for handle in dict.fromkeys(part.handle for part in explanation.contributions):
+        parts += Text(), _heading(explanation, handle), _contributions(explanation, handle)
+    outputs: list[Table | Text] = [_rows(channel, rows) for channel, rows in explanation.outputs.items() if rows]
+    return Group(title, *parts, Text(), *(outputs or [_nothing(explanation)]), _verdict(explanation), "")
 
 
-def _heading(one: Explanation, handle: str) -> Text:
-    """The handle, and where its rows come from: windows are told here, as they are too long for a column."""
-    if not one.stage:
+def _heading(explanation: Explanation, handle: str) -> Text:
+    """The handle, and where its rows come from: windows are shown here, as they are too long for a column."""
+    if not explanation.stage:
         return Text.assemble((handle, "bold"), ", from rows of the input")
-    heading = Text.assemble((handle, "bold"), f", from windows of stage {one.stage - 1}")
-    parts = [part for part in one.contributions if part.handle == handle]
+    heading = Text.assemble((handle, "bold"), f", from windows of stage {explanation.stage - 1}")
+    parts = [part for part in explanation.contributions if part.handle == handle]
     first = min((part.first_window for part in parts if part.first_window is not None), default=None)
     last = max((part.last_window for part in parts if part.last_window is not None), default=None)
     if first is not None:
@@ -168,35 +168,39 @@ def _heading(one: Explanation, handle: str) -> Text:
     return heading
 
 
-def _contributions(one: Explanation, handle: str) -> Table:
+def _contributions(explanation: Explanation, handle: str) -> Table:
     """A line for each partition. Only the values give way where the screen is narrow: the rest keeps its width."""
-    parts = [part for part in one.contributions if part.handle == handle]
-    asked = any(part.sealed for part in one.contributions)
+    parts = [part for part in explanation.contributions if part.handle == handle]
+    asked = any(part.sealed for part in explanation.contributions)
     table = Table()
-    for column in ("partition", "rows", *(() if one.stage else ("offsets",))):
+    for column in ("partition", "rows", *(() if explanation.stage else ("offsets",))):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("contribution")
     if asked:
         table.add_column("sealed", no_wrap=True)
     for part in parts:
-        offsets = [] if one.stage else ["" if part.first is None else f"{part.first} to {part.last}"]
+        offsets = [] if explanation.stage else ["" if part.first is None else f"{part.first} to {part.last}"]
         value = Text(_short(part.value), no_wrap=True, overflow="ellipsis") if part.rows else Text("nothing", "dim")
         verdict = [_VERDICTS[part.sealed]] if asked else []
         table.add_row(str(part.partition), f"{part.rows:,}", *offsets, value, *verdict)
-    if handle in one.values:
+    if handle in explanation.values:
         table.add_section()
-        offsets = [] if one.stage else [""]
+        offsets = [] if explanation.stage else [""]
         rows = f"{sum(part.rows for part in parts):,}"
-        table.add_row("all", rows, *offsets, Text(_short(one.values[handle])), style="bold")
+        table.add_row("all", rows, *offsets, Text(_short(explanation.values[handle])), style="bold")
     return table
 
 
-def _nothing(one: Explanation) -> Text:
-    return Text(f"It gives nothing in {', '.join(one.channels)}." if one.channels else "Nothing is put out for it.")
+def _nothing(explanation: Explanation) -> Text:
+    return Text(
+        f"It gives nothing in {', '.join(explanation.channels)}."
+        if explanation.channels
+        else "Nothing is put out for it."
+    )
 
 
 def _rows(channel: str, rows: Sequence[EmittedRow]) -> Table:
-    names = list(dict.fromkeys(name for told in rows for name in told.row))
+    names = list(dict.fromkeys(name for output in rows for name in output.row))
     table = Table(title=f"What it gives in {channel}", title_justify="left", title_style="default")
     for column in ("partition", "ordinal", *names):
         own = column in ("partition", "ordinal")
@@ -208,8 +212,8 @@ def _rows(channel: str, rows: Sequence[EmittedRow]) -> Table:
     return table
 
 
-def _verdict(one: Explanation) -> Text:
-    verdicts = {part.sealed for part in one.contributions}
+def _verdict(explanation: Explanation) -> Text:
+    verdicts = {part.sealed for part in explanation.contributions}
     if "differs" in verdicts:
         return Text("Nodes have sealed something else: the program, or its input, is not what they ran.", "bold red")
     if verdicts == {None}:
@@ -228,5 +232,5 @@ def _short(value: object) -> str:
         value = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in value.items()}
     if isinstance(value, datetime.datetime) and value.utcoffset() == datetime.timedelta(0):
         value = instant_text(instant(value))
-    told = str(value)
-    return told if len(told) <= _VALUE_CHARACTERS else f"{told[: _VALUE_CHARACTERS - 1]}…"
+    text = str(value)
+    return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"
