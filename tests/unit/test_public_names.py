@@ -30,6 +30,7 @@ INTERNAL = {
     "PlanNode": "a step of a plan",
     "Origin": "where rows come from: partition and offset",
     "Outputs": "what results read",
+    "Records": "what a run stores to go on from",
     "Running": "what a node says that it runs",
     "Scope": "what bound state talks to",
     "PartitionRun": "what runs a partition of a job",
