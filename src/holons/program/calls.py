@@ -1,4 +1,4 @@
-"""One call of the user's `process`: what it may do, and what it did, until it returns."""
+"""One call of the user's `process`: what it may do, and its effects until it returns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Wanted:
 
 
 class AwaitedWindow(Awaitable[Any]):
-    """What `handle.completed(window)` gives: awaiting it parks the call until the window is completed."""
+    """The result of `handle.completed(window)`: to await it parks the call until the window is completed."""
 
     def __init__(self, wanted: Wanted, name: str) -> None:
         self._wanted = wanted
@@ -54,10 +54,10 @@ class AwaitedWindow(Awaitable[Any]):
         return (yield self._wanted)
 
     def __bool__(self) -> bool:
-        raise self.forgotten()
+        raise self.not_awaited()
 
-    def forgotten(self) -> WrongScope:
-        """The error for a value that was asked for and not awaited."""
+    def not_awaited(self) -> WrongScope:
+        """Returns the error for a value that was asked for and not awaited."""
         return WrongScope(
             f"{self._name}.completed({self._wanted.window}) was not awaited", hint="write `await` in front of it"
         )
@@ -116,7 +116,7 @@ class Call:
         else:
             raise BadElement(
                 f"output takes events, not a {type(rows).__name__}",
-                hint="select from the events you were given: self.output(bids.select(...)); a dict in `each`",
+                hint="select from the events of this call: self.output(bids.select(...)); in `each`, a dict",
             )
 
     def _current_row(self, what: str) -> int:
@@ -131,11 +131,11 @@ class Call:
         ours = self.events.ts.origin
         if (origin.partition, origin.base) != (ours.partition, ours.base):
             raise WrongScope(
-                "rows of another batch", hint="use the events that this call was given; keep values in h.Local"
+                "the rows are of another batch", hint="use the events of this call; keep values in h.Local"
             )
 
     def _positions(self, origin: Origin) -> IntArray:
-        """Where rows stand in this call's events."""
+        """Returns the places of rows among this call's events."""
         return np.searchsorted(self.events.ts.origin.offsets(), origin.offsets())
 
     def local(self, name: str) -> Any:  # noqa: ANN401
@@ -146,13 +146,13 @@ class Call:
     # --- once the call has returned ---------------------------------------------------------------------------------
 
     def checked_inserts(self, layout: Layout) -> Iterator[tuple[int, Rows]]:
-        """All inserts, each checked against the watermark at its own row's position."""
+        """Yields all inserts, each checked against the watermark at the position of its own row."""
         for completed in self.asked:
             if not completed.awaited:
-                raise completed.forgotten()
+                raise completed.not_awaited()
         for index, singles in self._singles.items():
             kinds: dict[object, list[tuple[object, int, int]]] = {}
-            for single in singles:  # types come from each row alone: in one column, 1 beside 0.5 would be 1.0
+            for single in singles:  # types come from each row alone: in one column with 0.5, 1 would be 1.0
                 kinds.setdefault(_kind(single[0]), []).append(single)
             for alike in kinds.values():
                 elements, times, places = zip(*alike, strict=True)
@@ -181,27 +181,27 @@ class Call:
             )
 
     def _by_hand_before(self) -> IntArray:
-        """The watermark set by hand, before each row."""
+        """Returns the watermark that was set by hand before each row."""
         steps = np.full(len(self.events) + 1, self._by_hand, dtype=np.int64)
         for positions, times in self._advances:
             np.maximum.at(steps, positions + 1, times)
         return np.maximum.accumulate(steps)[:-1]
 
     def advanced_to(self) -> int:
-        """The watermark set by hand, after this call."""
+        """Returns the watermark that was set by hand, as it is after this call."""
         return max([self._by_hand, *(int(times.max()) for _, times in self._advances if len(times))])
 
     def ordered_outputs(self, columns: dict[str, list[str]]) -> Iterator[tuple[str, list[pa.Table]]]:
-        """What the call put out, by channel, in the order of the rows that it came from.
+        """Yields the outputs of the call by channel, in the order of the rows that they come from.
 
-        `columns` remembers what each channel was given first.
+        `columns` remembers the columns of the first output of each channel.
         """
-        for channel, given in self._outputs.items():
-            parts = [part for part in given if len(part[1])]
+        for channel, outputs in self._outputs.items():
+            parts = [part for part in outputs if len(part[1])]
             for _, frame in parts:
                 if frame.columns != columns.setdefault(channel, frame.columns):
                     raise BadProgram(
-                        f"channel {channel!r} was given rows of different columns",
+                        f"channel {channel!r} has rows of different columns",
                         hint="select the same columns each time, or use a channel for each",
                     )
             if parts:
@@ -218,7 +218,7 @@ class ProcessScope:
         self.call: Call | None = None
         self.replica: Replica | None = None
         self.known_here: Callable[[int, Window], State | None] | None = None
-        """What this partition has in a window of a WLocal, sealed or not: for `peek`."""
+        """Returns what this partition has inserted into a window of a WLocal, sealed or not: for `peek`."""
 
     @property
     def partition(self) -> int:
@@ -300,12 +300,12 @@ class ProcessScope:
         self._call().output(rows, channel)
 
     def ready(self, wanted: Wanted) -> bool:
-        """Whether a parked call may go on."""
+        """Whether a parked call may continue."""
         assert self.replica is not None
         return self.replica.completed(wanted.index, wanted.window)
 
     def granted(self, wanted: Wanted) -> Any:  # noqa: ANN401
-        """The value that a parked call waited for."""
+        """Returns the value that a parked call waited for."""
         self._call().awaited.add(wanted)
         return self._value(wanted)
 
@@ -350,7 +350,7 @@ def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: i
 
 
 def check_peekable(handle: Handle, window: Window) -> None:
-    """Raises unless the window is known ahead: what its rows make is not a window before it closes."""
+    """Raises unless windows are known ahead: a window that its rows make does not exist before it closes."""
     if not handle.window.known_ahead:
         raise WrongScope(
             f"{handle.name} is {handle.window.noun}, which has no window until it closes", hint="read it in on_window"
@@ -359,7 +359,7 @@ def check_peekable(handle: Handle, window: Window) -> None:
 
 
 def check_kept(handle: Handle, window: Window, reached: int) -> None:
-    """Reads older than `keep` always raise, trimmed or not, so that trimming is never visible as timing."""
+    """Raises for reads older than `keep`, trimmed or not, so that the moment of trimming never shows."""
     if window.end < reached - handle.keep_us:
         raise WindowTrimmed(
             f"{handle.name} {window} is older than the handle keeps",
@@ -368,12 +368,12 @@ def check_kept(handle: Handle, window: Window, reached: int) -> None:
 
 
 def keyed_element(handle: Handle, element: object, key: object) -> object:
-    """An element, with its key if every key has windows of its own; without a key there is a single window at a time."""
+    """Returns an element, with its key if every key has windows of its own; all rows without a key share one key."""
     if handle.window.keyed:
         return (0 if key is NO_KEY else key), element
     if key is not NO_KEY:
         raise BadElement(
-            f"{handle.name} was given a key, but has no session windows",
+            f"{handle.name} has no session windows, and a key was inserted",
             hint="for values by key use h.MergeMap(...) and insert((key, element), ts)",
         )
     return element
@@ -381,7 +381,7 @@ def keyed_element(handle: Handle, element: object, key: object) -> object:
 
 @contextmanager
 def placed(**where: object) -> Iterator[None]:
-    """Errors of the user's code learn where they happened; our own only learn the place."""
+    """Adds the place to errors; those of the user's code become `ProgramFailed`."""
     try:
         yield
     except DescribedError as error:
@@ -395,7 +395,7 @@ def placed(**where: object) -> Iterator[None]:
 
 
 def _in_log_order(parts: list[tuple[IntArray, pl.DataFrame]]) -> list[pl.DataFrame]:
-    """Rows by offset, in as few frames as their types allow: a row keeps its types, wherever a batch ended."""
+    """Returns rows by offset, in as few frames as their types allow: a row keeps its types, wherever a batch ended."""
     frames = [frame for _, frame in parts]
     order = np.argsort(np.concatenate([offsets for offsets, _ in parts]), kind="stable")
     if all(frame.schema == frames[0].schema for frame in frames):
@@ -407,7 +407,7 @@ def _in_log_order(parts: list[tuple[IntArray, pl.DataFrame]]) -> list[pl.DataFra
 
 
 def _kind(element: object) -> object:
-    """The type of an element, part by part."""
+    """Returns the type of an element, part by part."""
     if isinstance(element, tuple):
         return tuple(map(_kind, element))
     if isinstance(element, dict):
@@ -416,7 +416,7 @@ def _kind(element: object) -> object:
 
 
 def _columns(elements: tuple[object, ...]) -> object:
-    """Single elements as columns: a list of tuples becomes a tuple of lists."""
+    """Turns single elements into columns: a list of tuples becomes a tuple of lists."""
     first = elements[0]
     if isinstance(first, tuple):
         return tuple(_columns(part) for part in zip(*elements, strict=True))

@@ -1,7 +1,7 @@
-"""The window part of a partition: completed windows in, `on_window` outputs and later stages' contributions out.
+"""The window part of a partition: it calls `on_window` for completed windows, and makes the contributions of later stages.
 
-Windows are called in the order (end, start, key) over all callbacks of a stage, up to what the replica has completed;
-so what `on_window` sees, and in which order, does not depend on when the deltas came.
+Windows are called in the order (end, start, key) over all callbacks of a stage, up to where the replica is complete. So
+what `on_window` sees, and in which order, does not depend on when deltas arrive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
 
 
 class WindowPart:
-    """One partition's calls of `on_window`."""
+    """Calls `on_window` for one partition."""
 
     def __init__(
         self, job: Job, partition: int, partitions: int, resume: bytes | None = None, *, cut: Cut | None = None
@@ -49,8 +49,8 @@ class WindowPart:
         self.locals = initial_locals(job, "window")
         self.local_stages: dict[str, int] = {}
         self.ordinals: dict[str, int] = {}
-        self.fed = [0] * self.layout.stages
-        """By stage, how many rows were inserted into it: so each has a place of its own."""
+        self.inserted = [0] * self.layout.stages
+        """By stage, how many rows were inserted into it, so that each has a place of its own."""
         handles = self.layout.handles
         self.local_panes = {i: SealedPanes(h) for i, h in enumerate(handles) if h.stage and not h.shared}
         self.contributions = {stage: Contributions(handles, self.layout.stage_handles(stage)) for stage in later}
@@ -62,9 +62,9 @@ class WindowPart:
         self._program = bind(job.program, self.scope)
 
     def work(self, replica: Replica, process_panes: dict[int, SealedPanes], sealed: int, calls: int = 1024) -> bool:
-        """Makes up to so many calls for windows that are complete; says whether anything happened.
+        """Calls `on_window` up to so many times for completed windows; says whether anything happened.
 
-        `sealed` is how far this partition's own process part has sealed: its WLocal values are there up to then.
+        `sealed` is how far this partition's own process part has sealed, and so has its WLocal values.
         """
         self.scope.replica, self.scope.panes = replica, process_panes | self.local_panes
         happened = False
@@ -74,21 +74,21 @@ class WindowPart:
             if limit <= self.emitted_to[stage] and not self.sessions:
                 continue
             while calls > 0:
-                found = self._next(stage, replica, known, limit)
-                if found is None:
+                due = self._next(stage, replica, known, limit)
+                if due is None:
                     break
-                self._call(*found)
+                self._call(*due)
                 calls -= 1
                 happened = True
             else:
                 return happened
-            happened |= self._move_on(stage, limit)
-        for panes in self.local_panes.values():  # they resume with what has been emitted, so nothing older is needed
+            happened |= self._advance(stage, limit)
+        for panes in self.local_panes.values():  # a run resumes after what was emitted, and needs nothing older
             panes.trim(panes.handle.read_to(self.emitted_to) - panes.handle.keep_us)
         return happened
 
     def _known(self, stage: int, replica: Replica, sealed: int) -> int:
-        """Up to where everything is there that windows of a stage may read."""
+        """Returns the instant up to which all values are complete that windows of a stage may read."""
         known = replica.watermark(stage)
         for handle in self.layout.handles:
             if not handle.shared and handle.stage <= stage:
@@ -96,7 +96,7 @@ class WindowPart:
         return known
 
     def _next(self, stage: int, replica: Replica, known: int, limit: int) -> tuple[Callback, Window, Emitted] | None:
-        """The next window of a stage, over all its callbacks."""
+        """Returns the next window of a stage to emit, over all its callbacks."""
         cursor = self.cursors[stage]
         best: tuple[Callback, Window, Emitted] | None = None
         for number_, callback in enumerate(self.layout.callbacks):
@@ -115,7 +115,7 @@ class WindowPart:
     ) -> Window | None:
         if not callback.window.known_ahead:
             sessions = self.sessions[callback.handles[0]]
-            sessions.stitch(replica.panes[callback.handles[0]], known)  # panes of its own: not only up to the limit
+            sessions.stitch(replica.panes[callback.handles[0]], known)  # not only up to the limit of all kinds
             return sessions.next_closed()
         spec, windows = callback.window.aligned, []
         for index in callback.handles:
@@ -134,19 +134,19 @@ class WindowPart:
             try:
                 with placed(partition=self.partition, window=window):
                     rows = getattr(at_path(self._program, callback.path), callback.method)(window)
-                    made = {callback.channel: tables(rows if rows is not None else ())}
-                    for channel, beside in self.scope.put_out.items():
-                        made.setdefault(channel, []).extend(tables(beside))
+                    emitted = {callback.channel: tables(rows if rows is not None else ())}
+                    for channel, outputs in self.scope.outputs.items():
+                        emitted.setdefault(channel, []).extend(tables(outputs))
             finally:
                 self.scope.end()
             if not self.cut.covers(callback.stage, cursor):
-                for channel, put_out in made.items():
-                    self.outputs += number(channel, self.partition, self.ordinals, put_out)
+                for channel, rows_of_channel in emitted.items():
+                    self.outputs += number(channel, self.partition, self.ordinals, rows_of_channel)
         self.cursors[callback.stage] = cursor
         self.calls += 1
 
-    def _move_on(self, stage: int, limit: int) -> bool:
-        """All windows up to `limit` are emitted: the next stage's clock follows."""
+    def _advance(self, stage: int, limit: int) -> bool:
+        """Moves the clock of the next stage: all windows up to `limit` are emitted."""
         if limit <= self.emitted_to[stage]:
             return False
         self.emitted_to[stage] = limit
@@ -176,7 +176,7 @@ class WindowPart:
             sealed_to=self.sealed_to,
             local_stages=dict(sorted(self.local_stages.items())),
             ordinals=dict(sorted(self.ordinals.items())),
-            inserted=self.fed,
+            inserted=self.inserted,
             contributions=[part for part, _ in opened],
             panes={index: part for index, (part, _) in sealed.items()},
             stitched={index: part for index, (part, _) in stitched.items()},
@@ -191,7 +191,7 @@ class WindowPart:
 
     def _restore(self, resume: bytes) -> None:
         record, (locals_, opened, sealed, stitched) = WINDOW.decode(resume)
-        self.calls, self.cursors, self.fed = record.calls, record.cursors, record.inserted
+        self.calls, self.cursors, self.inserted = record.calls, record.cursors, record.inserted
         self.emitted_to, self.sealed_to = record.emitted_to, record.sealed_to
         self.locals, self.local_stages, self.ordinals = thaw(locals_), record.local_stages, record.ordinals
         for contributions, part, states in zip(self.contributions.values(), record.contributions, opened, strict=True):
@@ -203,7 +203,7 @@ class WindowPart:
 
 
 class WindowScope:
-    """What handles may do in `on_window`: read completed windows, and feed the next stage."""
+    """What handles may do in `on_window`: read completed windows, and insert into the next stage."""
 
     def __init__(self, part: WindowPart, partitions: int) -> None:
         self._part = part
@@ -212,21 +212,21 @@ class WindowScope:
         self._callback: Callback | None = None
         self._window: Window | None = None
         self._session: State | None = None
-        self.put_out: dict[str, list[object]] = {}
-        """What the call has put out beside what it yields, by channel."""
+        self.outputs: dict[str, list[object]] = {}
+        """By channel, the rows that the call has emitted besides those that it yields."""
         self.replica: Replica | None = None
         self.known_here: Callable[[int, Window], State | None] | None = None
-        """What this partition has in a window of a WLocal, sealed or not: for `peek`."""
+        """Returns what this partition has inserted into a window of a WLocal, sealed or not: for `peek`."""
         self.panes: dict[int, SealedPanes] = {}
 
     def begin(self, callback: Callback, window: Window, session: State | None) -> None:
-        """A call begins."""
+        """Begins a call."""
         self._callback, self._window, self._session = callback, window, session
 
     def end(self) -> None:
-        """The call is over."""
+        """Ends the call."""
         self._callback = self._window = self._session = None
-        self.put_out = {}
+        self.outputs = {}
 
     @property
     def partition(self) -> int:
@@ -255,8 +255,8 @@ class WindowScope:
                 f"{handle}: insert at {instant_text(first)}, below {instant_text(floor)}, in on_window of {window}",
                 hint="insert at the window itself: insert(x, window)",
             )
-        origin = Origin(self._part.partition, self._part.fed[described.stage], len(times))
-        self._part.fed[described.stage] += len(times)
+        origin = Origin(self._part.partition, self._part.inserted[described.stage], len(times))
+        self._part.inserted[described.stage] += len(times)
         self._part.contributions[described.stage].insert(index, prepare(element, times, origin))
 
     def advance(self, handle: str, ts: Times | int) -> None:
@@ -290,10 +290,10 @@ class WindowScope:
         if handle.shared:
             assert self.replica is not None
             return self.replica.value(index, window)
-        self._check_spoken_for(handle)
+        self._check_readable(handle)
         return handle.aggregate.value(self.panes[index].state(window))
 
-    def _check_spoken_for(self, handle: Handle) -> None:
+    def _check_readable(self, handle: Handle) -> None:
         if self._now()[0].once:
             raise WrongScope(
                 f"{handle.name} is a WLocal, but only one partition runs this on_window",
@@ -301,7 +301,7 @@ class WindowScope:
             )
 
     def _placed(self, value: Any) -> Any:  # noqa: ANN401
-        """Keyed values learn who reads them, for `share()`: where one partition speaks for all, its share is all."""
+        """Tells a keyed value which partition reads it, for `share()`: all of it where one partition emits for all."""
         if not isinstance(value, Keyed):
             return value
         return value.placed(0, 1) if self._now()[0].once else value.placed(self._part.partition, self._partitions)
@@ -317,7 +317,7 @@ class WindowScope:
             return self._placed(self.replica.peek(index, window, preview=preview))
         if self.replica.completed(index, window):
             return self._placed(self._value(index, window))
-        self._check_spoken_for(described)
+        self._check_readable(described)
         assert self.known_here is not None
         state = self.known_here(index, window) if preview else None
         return None if state is None else self._placed(described.aggregate.value(state))
@@ -338,7 +338,7 @@ class WindowScope:
         self._now()
         if channel in RESERVED:
             raise WrongScope(f"channel {channel!r} belongs to the runtime", hint="choose another name")
-        self.put_out.setdefault(channel, []).append(rows)
+        self.outputs.setdefault(channel, []).append(rows)
 
     def _now(self) -> tuple[Callback, Window]:
         if self._callback is None or self._window is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_] | pl.Series | pl.Expr
 _FEW = 8
-"""Less than one row in so many."""
+"""Fewer than one row in so many is few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Times:
     own: bool = False
     """Whether these are the events' own times, which are never below the watermark."""
     ascending: bool = False
-    """Whether they are known never to step back: then nobody need look for the least and the largest."""
+    """Whether the times are known never to decrease: then the first is the least and the last the largest."""
 
     def __len__(self) -> int:
         return len(self.micros)
@@ -61,7 +61,7 @@ class Times:
         return self.micros >= instant(when)
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Times:
-        """Some of the rows, by mask or by position."""
+        """Returns some of the rows, by mask or by position."""
         ascending = self.ascending and chosen.dtype == np.bool_
         return Times(self.micros[chosen], self.origin.take(chosen), self.own, ascending)
 
@@ -76,7 +76,7 @@ class Events:
 
     @property
     def partition(self) -> int:
-        """The job's partition that these rows belong to."""
+        """The partition of the job that these rows belong to."""
         return self.ts.origin.partition
 
     @property
@@ -100,7 +100,7 @@ class Events:
         raise AttributeError(f"events have no attribute {name!r}; {hint}, a selection is events.where(...)")
 
     def where(self, mask: Mask) -> Events:
-        """The rows for which `mask` is true; null counts as false."""
+        """Returns the rows for which `mask` is true; null counts as false."""
         if isinstance(mask, pl.Expr):
             mask = self.frame.select(mask).to_series()
         if isinstance(mask, pl.Series):
@@ -110,36 +110,36 @@ class Events:
                 )
             mask = mask.fill_null(False)
         if len(mask) != len(self):
-            raise BadElement(f"a mask of {len(mask)} for {len(self)} rows", hint="derive it from these very events")
+            raise BadElement(f"a mask of {len(mask)} for {len(self)} rows", hint="derive the mask from these events")
         return self.kept(mask if isinstance(mask, pl.Series) else pl.Series(mask, dtype=pl.Boolean))
 
     def take(self, chosen: npt.NDArray[np.generic]) -> Events:
-        """Some of the rows, by mask or by position, in log order."""
+        """Returns some of the rows, by mask or by position, in log order."""
         if chosen.dtype == np.bool_:
             return self.kept(pl.Series(chosen))
         return Events(self.frame[chosen], self.ts.take(chosen), self.stream)
 
     def kept(self, mask: pl.Series) -> Events:
-        """The rows for which a column is true; it has no nulls."""
+        """Returns the rows for which a column without nulls is true."""
         count = int(mask.sum())
         if count == len(self):
             return self
-        few = _FEW * count < len(self)  # then they are fetched, and not filtered out of the others
+        few = _FEW * count < len(self)  # few rows are fetched, many are filtered
         places = mask.arg_true().to_numpy().astype(np.int64) if few else np.flatnonzero(mask.to_numpy())
         times = Times(self.ts.micros[places], self.ts.origin.take(places), self.ts.own, self.ts.ascending)
         return Events(self.frame[places] if few else self.frame.filter(mask), times, self.stream)
 
     def slice(self, start: int, stop: int) -> Events:
-        """A run of rows."""
+        """Returns the rows from `start` up to `stop`."""
         chosen = np.arange(start, stop, dtype=np.int64)
         return Events(self.frame.slice(start, stop - start), self.ts.take(chosen), self.stream)
 
     def select(self, *columns: str | pl.Expr, **named: pl.Expr | pl.Series) -> Events:
-        """The same rows with other columns."""
+        """Returns the same rows with other columns."""
         return replace(self, frame=self._same_rows(self.frame.select(*columns, **_literal(named))))
 
     def with_columns(self, *columns: pl.Expr | pl.Series, **named: pl.Expr | pl.Series | float | str) -> Events:
-        """The same rows with more columns."""
+        """Returns the same rows with more columns."""
         return replace(self, frame=self._same_rows(self.frame.with_columns(*columns, **_literal(named))))
 
     def _same_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -148,18 +148,18 @@ class Events:
         if len(frame) == 1 and len(self) > 1:
             return frame.select(pl.all().repeat_by(len(self)).explode())
         raise BadElement(
-            f"{len(frame)} rows made from {len(self)}", hint="one row out for each row in; no aggregates here"
+            f"{len(frame)} rows made from {len(self)}", hint="make one row of each row; aggregates belong into handles"
         )
 
     def times(self, column: str) -> Times:
-        """Another time column, with these rows' origins."""
+        """Returns another time column, with the origins of these rows."""
         times = event_times(self[column], self.stream)
         if times.null_count():
             raise BadInput(f"time column {column!r} of stream {self.stream!r} has nulls", hint="filter them out first")
         return Times(times.to_numpy(), self.ts.origin)
 
     def by_window(self, handle: WindowedHandle) -> Iterator[tuple[Window, Events]]:
-        """Runs of rows that fall into the same window of a handle: `for window, run in events.by_window(self.total)`."""
+        """Yields each window of a handle with the rows in it: `for window, run in events.by_window(self.total)`."""
         if not handle.window.known_ahead:
             raise BadElement(f"{handle.window} has no fixed edges", hint="by_window takes a tumbling or sliding handle")
         spec = handle.window.aligned
@@ -196,7 +196,7 @@ class Event:
 
 
 def event_times(column: pl.Series, stream: str) -> pl.Series:
-    """A time column in microseconds; nulls stay."""
+    """Returns a time column in microseconds; nulls stay."""
     dtype = column.dtype
     if isinstance(dtype, pl.Datetime):
         column = column if dtype.time_unit == "us" else column.dt.cast_time_unit("us")

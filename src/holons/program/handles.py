@@ -28,11 +28,11 @@ When: TypeAlias = "Times | int | IntArray"
 """The times of an insert: of a batch's rows, one for all, or (in `on_window`) a column."""
 
 NO_KEY: Final = object()
-"""No key was given: unlike a null one, which means that the row is not there."""
+"""There is no key. A null key, by contrast, means that there is no row."""
 
 
 class Scope(Protocol):
-    """What bound handles talk to: one for `process`, one for `on_window`, in every engine and in the oracle."""
+    """What bound handles act on: one scope for `process`, one for `on_window`, in every engine and in the oracle."""
 
     @property
     def partition(self) -> int: ...
@@ -60,13 +60,13 @@ class Scope(Protocol):
 
 
 class Declared:
-    """A piece of a program's state; bound to a scope while the program runs."""
+    """A piece of a program's state, bound to a scope while the program runs."""
 
     _scope: Scope | None = None
     _name: str = ""
 
     def bound(self, scope: Scope, name: str) -> Declared:
-        """A copy of this declaration that acts on a scope."""
+        """Returns a copy of this declaration that acts on a scope."""
         handle = copy.copy(self)
         handle._scope = scope
         handle._name = name
@@ -82,11 +82,11 @@ class Declared:
 
 
 class WindowedHandle(Declared, Generic[V]):
-    """What `WCRDT` and `WLocal` share: a value for each window."""
+    """What `WCRDT` and `WLocal` have in common: a value for each window."""
 
     shared: ClassVar[bool]
     own_stage = False
-    """Whether no later stage reads it; see `wcrdt.Handle`."""
+    """Whether no later stage reads this handle; see `wcrdt.Handle`."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class WindowedHandle(Declared, Generic[V]):
         """Adds to the windows that `ts` falls into: whole columns in `process`, scalars in `each` and `on_window`.
 
         In `on_window` there may also be a column of elements, all at one time or each at its own (`ts`: microseconds in
-        a NumPy column). `element` may be a scalar for all rows. A row with a null element is not there. `key` is for
+        a NumPy column). `element` may be a scalar for all rows. A row with a null element does not count. `key` is for
         session windows.
         """
         self._running().insert(self._name, element, ts if isinstance(ts, np.ndarray) else _time(ts), key)
@@ -132,7 +132,7 @@ class WindowedHandle(Declared, Generic[V]):
         """The value of a completed window; in `on_window(w)` for windows that end at or before `w`."""
         if not isinstance(window, Window):
             raise UnknownWindow(
-                f"{self._name}[{window!r}]: that is no window", hint="use the window that on_window was given"
+                f"{self._name}[{window!r}]: that is no window", hint="use the window that on_window is called with"
             )
         return self._running().read(self._name, window)
 

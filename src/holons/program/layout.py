@@ -1,4 +1,4 @@
-"""A program laid out: its handles in order, its stages, and which method answers which windows."""
+"""The layout of a program: its handles in order, its stages, and which method is called for which windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holons.windows import BEGINNING, ENDING, WindowSpec
 
 @dataclass(frozen=True)
 class Callback:
-    """A method that is called for completed windows: which windows, and where its output goes."""
+    """A method that is called for completed windows: for which windows, and where its output goes."""
 
     channel: str
     path: tuple[str, ...]
@@ -26,13 +26,13 @@ class Callback:
     stage: int
     window: WindowSpec
     handles: tuple[int, ...]
-    """The handles with these windows; a window is called if one of them has something in it."""
+    """The handles with these windows. The method is called for a window if one of them has rows in it."""
     once: bool
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the runtime needs to know about a program. Derived from the program alone, the same everywhere."""
+    """What the runtime needs to know about a program. It is derived from the program alone, and the same everywhere."""
 
     program: Program
     handles: tuple[Handle, ...]
@@ -47,61 +47,61 @@ class Layout:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The channels that people ask for, with or without rows."""
+        """The names of all channels of the program."""
         return self.program._channel_names() or tuple(callback.channel for callback in self.callbacks)
 
     def channels_of(self, callback: Callback) -> tuple[str, ...]:
-        """Those of them that a callback puts out to."""
-        told = dict(_programs(self.program))[callback.path]._channels_of(callback.method)
-        return (callback.channel,) if told is None else told
+        """The channels into which a callback emits."""
+        channels = dict(_programs(self.program))[callback.path]._channels_of(callback.method)
+        return (callback.channel,) if channels is None else channels
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """A handle's index by its name."""
+        """Each handle's index by its name."""
         return {handle.name: index for index, handle in enumerate(self.handles)}
 
     def stage_handles(self, stage: int) -> list[int]:
-        """The handles written in a stage."""
+        """Returns the handles into which a stage inserts."""
         return [index for index, handle in enumerate(self.handles) if handle.stage == stage]
 
     def specs(self, stage: int) -> tuple[WindowSpec, ...]:
-        """The distinct window specifications of a stage."""
+        """Returns the distinct window specifications of a stage."""
         return tuple(dict.fromkeys(self.handles[index].window for index in self.stage_handles(stage)))
 
     def boundary(self, stage: int, watermark: int) -> int:
-        """The last instant at or before a watermark at which a window of this stage may end: how far it seals."""
+        """Returns the last instant up to a watermark at which a window of a stage may end: the stage seals up to it."""
         if watermark >= ENDING or watermark <= BEGINNING:
             return watermark
         return max((spec.boundary(watermark) for spec in self.specs(stage)), default=BEGINNING)
 
     def reach(self, stage: int, watermark: int) -> int:
-        """How far a stage seals once all partitions have reached a watermark of stage 0."""
+        """Returns how far a stage seals once all partitions have reached a watermark of stage 0."""
         reached = self.boundary(0, watermark)
         for later in range(1, stage + 1):
             reached = self.boundary(later, self.clock_of(later, reached))
         return reached
 
     def clock_of(self, stage: int, watermark: int) -> int:
-        """The clock of a later stage once the stage before has a global watermark and has emitted all it can."""
+        """Returns the clock of a later stage once the stage before has reached a global watermark and emitted all it can."""
         return self.boundary(stage - 1, self.emission_limit(stage - 1, watermark))
 
     def emission_limit(self, stage: int, watermark: int) -> int:
-        """How far windows of all kinds in a stage can be emitted at a global watermark."""
+        """Returns how far windows of all kinds in a stage can be emitted at a global watermark."""
         limits = (callback.window.emission_limit(watermark) for callback in self.callbacks if callback.stage == stage)
         return min(limits, default=watermark)
 
     def floor_for(self, stage: int, end: int) -> int:
-        """What the next stage may have sealed before a window with this end is emitted: inserts must not be below."""
+        """Returns how far the next stage may be sealed before a window with this end is emitted: no insert may be below."""
         return self.boundary(stage, end - 1)
 
 
 def layout_of(program: Program) -> Layout:
-    """Lays a program out, or says what does not fit."""
+    """Lays out a program; raises `BadProgram` if parts of it do not fit together."""
     if not isinstance(program, Program):
         raise BadProgram(f"{program!r} is not a program", hint="pass an instance: class Mine(h.Program), then Mine()")
     handles: list[Handle] = []
     locals_: dict[str, Local[Any]] = {}
-    found: list[Callback] = []
+    callbacks: list[Callback] = []
     for path, nested in _programs(program):
         check_names(nested)
         prefix = ".".join((*path, ""))
@@ -110,7 +110,7 @@ def layout_of(program: Program) -> Layout:
                 handles.append(_handle(prefix + name, declared))
             elif isinstance(declared, Local):
                 locals_[prefix + name] = declared
-        found.extend(_callbacks(path, nested, handles))
+        callbacks.extend(_callbacks(path, nested, handles))
     if not handles and not _has(program, "process") and not _has(program, "each"):
         raise BadProgram(
             f"{type(program).__name__} does nothing", hint="write process(self, events), or each(self, event)"
@@ -123,20 +123,20 @@ def layout_of(program: Program) -> Layout:
     entry = type(program).each if row_by_row else type(program).process
     if inspect.isgeneratorfunction(entry) or inspect.isasyncgenfunction(entry):
         raise BadProgram(f"{entry.__name__} yields", hint="write rows with self.output(...); only on_window yields")
-    _check_stages(program, handles, found)
+    _check_stages(program, handles, callbacks)
     asynchronous = inspect.iscoroutinefunction(entry)
-    if handles and not found and not asynchronous:
+    if handles and not callbacks and not asynchronous:
         raise BadProgram(
             f"nothing ever reads {handles[0].name}",
             hint="write on_window(self, window), or `async def process` and await handle.completed(window)",
         )
     if not row_by_row and _has(program, "each"):
         raise BadProgram(f"{type(program).__name__} has both process and each", hint="keep one of them")
-    return Layout(program, tuple(handles), locals_, tuple(found), asynchronous, row_by_row)
+    return Layout(program, tuple(handles), locals_, tuple(callbacks), asynchronous, row_by_row)
 
 
 def bind(program: Program, scope: Scope) -> Program:
-    """A copy of a program whose handles act on a scope. The original stays a plain value."""
+    """Returns a copy of a program whose handles act on a scope. The program itself stays a plain value."""
     return _bind(program, scope, ())
 
 
@@ -154,7 +154,7 @@ def _bind(program: Program, scope: Scope, path: tuple[str, ...]) -> Program:
 
 
 def at_path(program: Program, path: tuple[str, ...]) -> Program:
-    """A nested program of a bound one."""
+    """Returns the nested program at a path of a bound one."""
     for name in path:
         program = getattr(program, name)
     return program
@@ -168,7 +168,7 @@ def _programs(program: Program, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 def _declared(program: Program) -> list[tuple[str, Declared | Nested[Any]]]:
-    """All declarations of a program, class attributes first, in the order in which they were written."""
+    """Returns all declarations of a program, class attributes first, in the order in which they were written."""
     attributes: dict[str, object] = {}
     for kind in reversed(type(program).__mro__):
         attributes.update(vars(kind))
@@ -234,7 +234,7 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
 
 
 def _kinds(own: list[tuple[int, Handle]]) -> dict[tuple[object, ...], list[tuple[int, Handle]]]:
-    """Handles that share their windows: of one stage and specification, unless rows make the windows of each handle."""
+    """Groups handles that share their windows: of one stage and specification, unless rows make the windows of each."""
     kinds: dict[tuple[object, ...], list[tuple[int, Handle]]] = {}
     for index, handle in own:
         apart = None if handle.window.known_ahead else index

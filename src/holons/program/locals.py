@@ -1,7 +1,7 @@
-"""Values of locals on their way through a checkpoint: they come back as they were.
+"""How values of locals go through a checkpoint: they come back as they were.
 
-Canonical bytes sort maps and unwrap named tuples, but a program sees the order of its dict and the type of its values:
-what it does after a restart must not differ. So values are taken apart into parts that keep both, or refused.
+Canonical bytes sort maps and unwrap named tuples, but a program sees the order of its dict and the types of its values, and
+must do the same after a restart. So values are taken apart into parts that keep both, or are refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 def initial_locals(job: Job, scope: str) -> dict[str, Any]:
-    """The first values of all locals of a scope, checked to survive a checkpoint."""
+    """Returns the first values of all locals of a scope, after checking that they survive a checkpoint."""
     values = {name: local.initial for name, local in job.layout.locals.items() if local.scope == scope}
     return copy.deepcopy(checked_locals(values))
 
 
 def checked_locals(values: dict[str, Any]) -> dict[str, Any]:
-    """Values of locals, which must survive a checkpoint."""
+    """Returns values of locals; raises `BadElement` if one does not survive a checkpoint."""
     for name, value in values.items():
         try:
             codec.encode(freeze(value))
@@ -38,7 +38,7 @@ def checked_locals(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def freeze(value: object) -> object:
-    """A value in parts that the codec gives back as they were."""
+    """Takes a value apart into parts that the codec returns as they were."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -59,7 +59,7 @@ def freeze(value: object) -> object:
 
 
 def thaw(frozen: Any) -> Any:  # noqa: ANN401 - the value is whatever was frozen
-    """The value that `freeze` was given."""
+    """Returns the value that `freeze` has taken apart."""
     if type(frozen) in _PLAIN:
         return frozen
     kind, parts = frozen

@@ -1,7 +1,7 @@
 """What one partition adds to its open windows, until it seals them.
 
 A contribution depends on the partition's own input and on completed windows, never on merged state (invariant:
-own-input): there is no way to hand a replica to this class.
+own-input): this class takes no replica.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Contributions:
             self.restore(*CONTRIBUTIONS.decode(resume))
 
     def insert(self, index: int, rows: Rows) -> None:
-        """Folds rows into the panes that their times fall into; all of them at or above the watermark."""
+        """Folds rows into the panes that their times fall into. All times must be at or above the watermark."""
         if rows.count == 0:
             return
         handle, aggregate = self._handles[index], self._aggregates[index]
@@ -73,7 +73,7 @@ class Contributions:
                 ours[pane] = state if before is None else aggregate.merge(before, state)
 
     def seal(self, watermark: int) -> list[Sealed]:
-        """Moves the watermark; returns every non-empty pane that it passed, by (end, handle)."""
+        """Moves the watermark, and returns every non-empty pane that it has passed, by (end, handle)."""
         sealed = []
         for index, panes in self._open.items():
             pane_end = self._handles[index].window.pane_end
@@ -83,7 +83,7 @@ class Contributions:
         return sorted(sealed, key=lambda seal: (self._handles[seal.handle].window.pane_end(seal.pane), seal.handle))
 
     def _carry(self, index: int, state: State) -> State:
-        """With `accumulate`, a pane is sealed with everything that came before it."""
+        """Merges a pane with everything before it, if the handle accumulates."""
         if not self._handles[index].accumulate:
             return state
         carried = self._carried.get(index)
@@ -92,11 +92,11 @@ class Contributions:
         return state
 
     def encode(self, index: int, state: State) -> bytes:
-        """The canonical bytes of a sealed pane."""
+        """Returns the canonical bytes of a sealed pane."""
         return self._aggregates[index].encode(state)
 
     def unsealed(self, index: int) -> dict[int, bytes]:
-        """The open panes of a handle as they are now, without what `accumulate` carries: for previews."""
+        """Returns the open panes of a handle as they are now, without what accumulated before: for previews."""
         return {pane: self._aggregates[index].encode(state) for pane, state in self._open[index].items()}
 
     def snapshot(self) -> bytes:
@@ -118,5 +118,5 @@ class Contributions:
         self._carried = dict(zip(record.carried, remaining, strict=False))
 
     def open_panes(self) -> dict[str, int]:
-        """How many panes are open, by handle: for people."""
+        """Returns how many panes are open, by handle, for display."""
         return {self._handles[index].name: len(panes) for index, panes in self._open.items()}

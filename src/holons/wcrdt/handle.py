@@ -14,9 +14,9 @@ from holons.windows import WindowSpec
 class Handle:
     """A frozen description; running state lives in `Contributions` (writing) and `Replica` (reading).
 
-    `shared` handles are replicated. The others stay with their partition: of them, a seal only says that something
+    `shared` handles are replicated. The values of others stay with their partition: their seals only say that something
     was inserted. `accumulate` carries a partition's state from window to window. Later stages may read a handle too,
-    unless it is for its `own_stage` alone: then it is let go of as soon as that one is past.
+    unless it is for its `own_stage` alone: then it is dropped as soon as that stage is past.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Handle:
     own_stage: bool = False
 
     def read_to(self, emitted_to: Sequence[int]) -> int:
-        """How far all who may read it have emitted, given that of each stage."""
+        """Returns how far all stages that may read this handle have emitted, from how far each stage has."""
         return emitted_to[self.stage] if self.own_stage else min(emitted_to[self.stage :])
 
     @property

@@ -21,24 +21,24 @@ from holons.windows import BEGINNING, Window
 _WINDOWS_CACHED = 16
 
 Held: TypeAlias = "bytes | State"
-"""What a partition has sealed: its canonical bytes, or, if it has not left this partition yet, the state itself."""
+"""A seal: its canonical bytes, or the state itself if it has not left this partition yet."""
 
 
 @dataclass
 class _Folded:
-    """A window's state, and its value if that is a map of plain ones: what a reader may change, each gets anew."""
+    """A window's state, and its value if that is a map of plain values: a value that a reader may change is made anew."""
 
     state: State
     keyed: Keyed[Any] | None = None
 
 
 class SealedPanes:
-    """All seals of one handle: by pane, then by partition."""
+    """All seals of one handle, by pane and then by partition."""
 
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
         self.present: list[int] = []
-        """The panes in which some partition inserted something, ascending."""
+        """The panes into which some partition has inserted rows, ascending."""
         self.trimmed_to = BEGINNING
         self._aggregate = handle.pane_aggregate
         self._seals: dict[int, dict[int, Held]] = {}
@@ -51,7 +51,7 @@ class SealedPanes:
         self._slide_end = BEGINNING
 
     def add(self, pane: int, partition: int, payload: Held) -> None:
-        """Records a seal; the caller knows that it is new."""
+        """Adds a seal; the caller knows that it is new."""
         seals = self._seals.get(pane)
         if seals is None:
             insort(self.present, pane)
@@ -61,21 +61,21 @@ class SealedPanes:
             insort(self._by_partition.setdefault(partition, []), pane)
 
     def get(self, pane: int, partition: int) -> bytes | None:
-        """The seal of one partition, if it inserted anything."""
+        """Returns the seal of one partition, if it has inserted anything."""
         seal = self._seals.get(pane, {}).get(partition)
         return None if seal is None else self._bytes(seal)
 
     def between(self, start: int, end: int) -> list[int]:
-        """The present panes that end in `(start, end]`, ascending."""
+        """Returns the present panes that end in `(start, end]`, ascending."""
         present, pane_at = self.present, self.handle.window.pane_at
         return present[bisect_left(present, pane_at(start)) : bisect_left(present, pane_at(end))]
 
     def state(self, window: Window) -> State:
-        """The state of a window that all partitions have sealed."""
+        """Returns the state of a window that all partitions have sealed."""
         return self._window(window).state
 
     def value(self, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
-        """The value of such a window. A plain map is read once for all partitions here, and shared out once."""
+        """Returns the value of such a window. A plain map is read once for all partitions of this node."""
         folded = self._window(window)
         if folded.keyed is not None:
             return folded.keyed
@@ -92,7 +92,7 @@ class SealedPanes:
         return folded
 
     def state_so_far(self, window: Window) -> State | None:
-        """What is sealed of a window, by whoever has sealed it; None if nobody has anything."""
+        """Returns what is sealed of a window so far; None if no partition has sealed anything."""
         panes = self.handle.window.panes(window)
         if self.handle.accumulate:
             newest = self._newest(panes[-1])
@@ -101,7 +101,7 @@ class SealedPanes:
         return self._fold(seals) if seals else None
 
     def pane_state(self, pane: int) -> State:
-        """All partitions' contributions to one sealed pane, in partition order."""
+        """Returns the fold of all contributions to one sealed pane, in partition order."""
         state = self._folded.get(pane)
         if state is None:
             state = self._folded[pane] = self._fold(sorted(self._seals.get(pane, {}).items()))
@@ -124,7 +124,7 @@ class SealedPanes:
         return self._slide.state()
 
     def _newest(self, pane: int) -> list[tuple[int, Held]]:
-        """Each partition's newest seal at or before a pane: with `accumulate`, absence means unchanged."""
+        """Returns each partition's newest seal at or before a pane: with `accumulate`, absence means unchanged."""
         newest = dict(self._bases)
         for partition, panes in self._by_partition.items():
             where = bisect_right(panes, pane)
@@ -143,7 +143,7 @@ class SealedPanes:
         return self._aggregate.zero(1) if state is None else state
 
     def trim(self, limit: int) -> int:
-        """Drops the panes whose last window ends at or before `limit`; says how many. Bases stay."""
+        """Drops the panes whose last window ends at or before `limit`, and returns how many. Bases stay."""
         if limit <= self.trimmed_to:
             return 0
         self.trimmed_to = limit
@@ -181,7 +181,7 @@ class SealedPanes:
         return [self._bytes(seal) for seal in seals]
 
     def bytes_held(self) -> int:
-        """The size of all seals."""
+        """Returns the size of all seals."""
         return sum(len(self._bytes(seal)) for seals in self._seals.values() for seal in seals.values())
 
 

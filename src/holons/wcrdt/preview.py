@@ -1,7 +1,7 @@
-"""Previews: what partitions have in windows that they have not sealed yet. For `peek`, and for nothing else.
+"""Previews: what partitions have inserted into windows that they have not sealed yet. Only `peek` uses them.
 
-They travel apart from deltas, complete nothing, are part of no snapshot, and may be lost at any time. Of each partition
-only the newest counts (the one with the highest position), and of that only panes that it has not sealed.
+Previews travel apart from deltas, complete nothing, are part of no snapshot, and may be lost at any time. Of each partition
+only the newest preview counts (the one with the highest position), and of that only panes that it has not sealed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from holons.windows import Window
 
 
 class Preview(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The open panes of one partition in one stage: all of them, or the ones that are missing have become empty."""
+    """All open panes of one partition in one stage: a pane that is missing is empty."""
 
     stage: int
     partition: int
     position: int
-    """How far the partition was: its offset in stage 0, later its calls of `on_window`."""
+    """How far the partition was: its offset in stage 0, its number of calls of `on_window` in later stages."""
     panes: tuple[Seal, ...] = ()
 
     def encode(self) -> bytes:
@@ -58,27 +58,27 @@ class Previews:
             self._newest[stage, partition] = msgspec.structs.replace(preview, panes=panes)
 
     def unsealed(self, index: int, progress: Sequence[int]) -> list[dict[int, bytes]]:
-        """The open panes of a handle, in partition order, beyond what each partition has sealed."""
+        """Returns the open panes of a handle, in partition order, beyond what each partition has sealed."""
         stage = self._handles[index].stage
-        found = []
+        panes_by_partition = []
         for partition, sealed_to in enumerate(progress):
             preview = self._newest.get((stage, partition), Preview(stage, partition, 0))
-            mine = (pane for pane in preview.panes if pane.handle == index and self._end(pane) > sealed_to)
-            found.append({pane.pane: pane.payload for pane in mine})
-        return found
+            unsealed = (pane for pane in preview.panes if pane.handle == index and self._end(pane) > sealed_to)
+            panes_by_partition.append({pane.pane: pane.payload for pane in unsealed})
+        return panes_by_partition
 
     def _end(self, pane: Seal) -> int:
         return self._handles[pane.handle].window.pane_end(pane.pane)
 
     def bytes_held(self) -> int:
-        """The size of all previews."""
+        """Returns the size of all previews."""
         return sum(len(pane.payload) for preview in self._newest.values() for pane in preview.panes)
 
 
 def known_state(panes: SealedPanes, window: Window, unsealed: Iterable[Mapping[int, bytes]]) -> State | None:
-    """Everything that is known of a window: what is sealed, then what is open. None if there is nothing.
+    """Returns everything that is known of a window, first what is sealed, then what is open; None if that is nothing.
 
-    With `accumulate`, a window has everything before it in it: what is sealed says so itself, open panes are added.
+    With `accumulate`, a window contains everything before it: seals already do, and open panes are added.
     """
     aggregate, wanted = panes.handle.aggregate, panes.handle.window.panes(window)
     state = panes.state_so_far(window)

@@ -1,8 +1,8 @@
-"""Sessions, stitched from completed panes.
+"""Sessions, and other windows that are stitched from completed panes.
 
-A pane holds one fragment per key: first event, last event, partial. Fragments less than a gap apart belong to one
-session, whichever partitions they came from. A session is over once everything before `last + gap` is known; then it
-waits in `closed`, in the order (end, start, key), to be emitted.
+A pane holds one fragment per key: first event, last event, partial. Fragments that continue each other belong to one
+session, whichever partitions they come from (`StitchedSpec.continues`). A session closes once everything before its end
+is known. It then waits in `closed` to be emitted, in the order (end, start, key).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holons.wcrdt.records import StitchedRecord
 from holons.windows import BEGINNING, Window
 
 Order: TypeAlias = tuple[int, int, tuple[int, int | str]]
-"""What a closed session is sorted by: see `Window.order`. No two of one handle have the same."""
+"""The sort key of a closed session: see `Window.order`. No two sessions of a handle have the same."""
 
 
 class Open(NamedTuple):
@@ -34,7 +34,7 @@ class Open(NamedTuple):
 
 
 class Sessions:
-    """The sessions of one handle, as far as completed panes tell."""
+    """The sessions of one handle, as far as panes are completed."""
 
     def __init__(
         self,
@@ -46,23 +46,23 @@ class Sessions:
         self.stitched_to = BEGINNING
         self.open: dict[int | str, Open] = {}
         self.closed: list[tuple[Order, State]] = []
-        """A heap, the next one to emit first."""
+        """A heap: the session to emit next is the first."""
 
     def stitch(self, panes: SealedPanes, upto: int) -> None:
-        """Takes in all panes that end at or before `upto`, and closes what has ended by the last of them.
+        """Stitches all panes that end at or before `upto`, and closes the sessions that end by then.
 
-        A pane is known whole or not at all: within one, `upto` counts as the pane's beginning.
+        A pane is known whole or not at all: an `upto` within a pane counts as the beginning of that pane.
         """
         upto = self._window.boundary(upto)
         if upto <= self.stitched_to:
             return
         for pane in panes.between(self.stitched_to, upto):
-            self._take_in(panes.pane_state(pane))
+            self._add_pane(panes.pane_state(pane))
         self.stitched_to = upto
         for key in [key for key, session in self.open.items() if self._window.end_after(session.last) <= upto]:
             self._close(key)
 
-    def _take_in(self, pane: State) -> None:
+    def _add_pane(self, pane: State) -> None:
         keys, fragments = cell_of(pane)
         parts = {name: (aggregate, state) for name, aggregate, state in self._fragment.parts(fragments)}
         firsts, lasts = (aggregate.values(state).tolist() for aggregate, state in (parts["first"], parts["last"]))
@@ -75,7 +75,7 @@ class Sessions:
             if session is not None:
                 self._close(key)
             self.open[key] = Open(firsts[place], lasts[place], pick(partials, place))
-        if grown:  # all at once: merging costs little more for many keys than for one
+        if grown:  # merged all at once: that costs little more for many keys than for one
             known = concat([session.state for _, _, session in grown])
             merged = self._aggregate.merge(known, take(partials, np.array([place for place, _, _ in grown])))
             for number, (place, key, session) in enumerate(grown):
@@ -87,14 +87,14 @@ class Sessions:
         heappush(self.closed, (window.order(), session.state))
 
     def next_closed(self) -> Window | None:
-        """The next session to emit."""
+        """Returns the session to emit next."""
         if not self.closed:
             return None
         end, start, (_, key) = self.closed[0][0]
         return Window(start, end, key)
 
     def take(self) -> State:
-        """The state of the next session to emit, which is thereby gone."""
+        """Removes the session to emit next, and returns its state."""
         return heappop(self.closed)[1]
 
     def restore(self, record: StitchedRecord, states: Sequence[State]) -> None:

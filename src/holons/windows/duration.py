@@ -38,7 +38,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 def micros(duration: Duration, *, zero_allowed: bool = False) -> int:
-    """A duration in microseconds.
+    """Returns a duration in microseconds.
 
     >>> micros("1s"), micros("1m 30s"), micros(datetime.timedelta(milliseconds=5))
     (1000000, 90000000, 5000)
@@ -65,7 +65,7 @@ def micros(duration: Duration, *, zero_allowed: bool = False) -> int:
 
 
 def instant(when: Instant) -> int:
-    """A moment in microseconds; naive datetimes are taken as UTC.
+    """Returns a moment in microseconds; naive datetimes are UTC.
 
     >>> instant(datetime.datetime(1970, 1, 1, 0, 0, 1))
     1000000
@@ -81,7 +81,7 @@ def instant(when: Instant) -> int:
 
 
 def duration_text(value_us: int) -> str:
-    """Microseconds in the largest unit that divides them.
+    """Writes microseconds in the largest unit that divides them.
 
     >>> duration_text(1_500_000), duration_text(60_000_000)
     ('1500ms', '1m')
@@ -93,7 +93,7 @@ def duration_text(value_us: int) -> str:
 
 
 def instant_text(value_us: int) -> str:
-    """A moment for people: a date where the calendar reaches, else microseconds."""
+    """Writes a moment as a date where the calendar reaches, else in microseconds."""
     if value_us >= ENDING:
         return "the end"
     if value_us <= BEGINNING:

@@ -256,7 +256,7 @@ class AlignedSpec(WindowSpec):
         if (window.start, window.end, window.key) != (self.start_of(number), self.end_of(number), None):
             raise UnknownWindow(
                 f"{window} is not a window of {self}",
-                hint="use the window that on_window was given, or `handle.window.at(ts)`, "
+                hint="use the window that on_window is called with, or `handle.window.at(ts)`, "
                 f"here e.g. {self.at(window.start)}",
             )
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from holons.windows.duration import BEGINNING, ENDING
 from holons.windows.specs import WindowSpec
 
-_FIRST: Final = 1024
+_FIRST_TIMES: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ END = Mark(ENDING)
 
 @dataclass(frozen=True)
 class Observed:
-    """What a batch did to the clock: which rows are late (None: none), and how to find the watermark at each."""
+    """The effect of a batch on the clock: which rows are late (None: none), and the watermark at each."""
 
     start: int
     disorder_us: int
@@ -41,22 +41,22 @@ class Observed:
     late: npt.NDArray[np.bool_] | None = None
 
     def watermarks(self) -> npt.NDArray[np.int64]:
-        """The watermark at each row."""
+        """Returns the watermark at each row."""
         return np.maximum(np.maximum.accumulate(self.ts - self.disorder_us), self.start)
 
 
 def is_ascending(ts: npt.NDArray[np.int64]) -> bool:
-    """Whether no time lies below the one before. What is out of order mostly is so from the beginning: asked first.
+    """Whether no time lies below the one before. Times out of order mostly show at the beginning, which is looked at first.
 
     >>> is_ascending(np.array([1, 1, 3])), is_ascending(np.array([1, 0]))
     (True, False)
     """
-    first = ts[:_FIRST]
+    first = ts[:_FIRST_TIMES]
     return bool(np.all(first[1:] >= first[:-1])) and bool(np.all(ts[1:] >= ts[:-1]))
 
 
 class EventClock:
-    """One partition's clock: follows event time, less the allowed disorder, and marks.
+    """The clock of one partition: it follows event time, less the allowed disorder, and marks.
 
     >>> clock = EventClock(disorder_us=5)
     >>> clock.observe(np.array([10, 4, 20, 16])).late.tolist()
@@ -70,7 +70,7 @@ class EventClock:
         self.watermark = watermark
 
     def observe(self, ts: npt.NDArray[np.int64], *, ascending: bool | None = None) -> Observed:
-        """Moves the clock over the valid rows of a batch; whether they are `ascending` may be known already."""
+        """Moves the clock over the valid rows of a batch. Callers may know whether their times are `ascending`."""
         start = self.watermark
         if len(ts) == 0:
             return Observed(start, self.disorder_us, ts)
@@ -84,12 +84,12 @@ class EventClock:
         return Observed(start, self.disorder_us, ts, late) if late.any() else observed
 
     def mark(self, ts: int) -> None:
-        """Moves the clock by a mark; a mark below it changes nothing."""
+        """Moves the clock by a mark; a mark below the clock changes nothing."""
         self.watermark = max(self.watermark, min(ts, ENDING))
 
 
 def seal_points(watermarks: npt.NDArray[np.int64], specs: tuple[WindowSpec, ...]) -> npt.NDArray[np.int64]:
-    """The rows at which some window is sealed: where a batch must be cut for awaits. The first row never counts."""
+    """Returns the rows at which a window is sealed, where a batch must be cut for awaits. The first row never counts."""
     crossed = np.zeros(max(len(watermarks) - 1, 0), dtype=np.bool_)
     for spec in specs:
         grid = spec.grid(watermarks)

@@ -23,7 +23,7 @@ class Window:
 
     @property
     def last(self) -> int:
-        """The last instant inside: where results of this window are inserted into a later stage."""
+        """The last instant of the window, at which its results are inserted into a later stage."""
         return self.end - 1
 
     @property
@@ -31,7 +31,7 @@ class Window:
         return self.end - self.start
 
     def order(self) -> tuple[int, int, tuple[int, int | str]]:
-        """What windows are sorted by; keys of any kind can be compared."""
+        """Returns the sort key of the window; keys of any type can be compared."""
         return self.end, self.start, (int(isinstance(self.key, str)), 0 if self.key is None else self.key)
 
     def __contains__(self, ts: int) -> bool:
