@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -286,6 +287,10 @@ def test_the_planted_bug_is_found(name, monkeypatch):
     plant(monkeypatch)
     found = next((seed for seed in (known, *range(SEEDS)) if simulated(scenario, seed).problem), None)
     assert found is not None, f"{name}: {SEEDS} seeds of {scenario!r} did not find it"
+    if found != known:
+        warnings.warn(
+            f"{name}: seed {known} does not find it any more, seed {found} does: record that one", stacklevel=1
+        )
 
 
 def test_there_are_at_least_twelve():
