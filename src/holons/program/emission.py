@@ -269,7 +269,7 @@ class WindowScope:
             if window != now or index not in callback.handles or self._session is None:
                 raise WrongScope(
                     f"{handle}[{window}]: {described.window.noun} is read in its own on_window",
-                    hint="use the window given",
+                    hint="use the window that on_window is called with",
                 )
             return self._placed(described.aggregate.value(self._session))
         if described.stage > callback.stage:
@@ -280,7 +280,7 @@ class WindowScope:
         if window.end > now.end:
             raise WrongScope(
                 f"{handle}[{window}] in on_window of {now}: it may not be completed",
-                hint="read windows that end at or before the one you were given",
+                hint="read windows that end at or before the window that on_window is called with",
             )
         check_kept(described, window, now.end)
         return self._placed(self._value(index, window))

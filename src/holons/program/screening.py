@@ -34,7 +34,7 @@ class RowSlice:
     read_whole: Callable[[], pl.DataFrame]
     """Returns the rows that these are a part of, with all columns."""
     first: int = 0
-    """Where these rows begin among those."""
+    """The place of the first of these rows among the rows that `read_whole` returns."""
 
     def part(self, low: int, high: int) -> RowSlice:
         """Returns the rows from `low` up to `high`."""

@@ -162,7 +162,7 @@ class SealedPanes:
         return count
 
     def record(self) -> tuple[PanesRecord, list[Held]]:
-        """Returns the state to resume from: what there is, and what partitions have sealed."""
+        """Returns a record to resume from, and the seals that it lists."""
         seals = [(pane, partition) for pane in self.present for partition in sorted(self._seals[pane])]
         bases = sorted(self._bases)
         held = [self._seals[pane][partition] for pane, partition in seals]

@@ -1,4 +1,4 @@
-"""Checkpoint records: a tagged, versioned struct that says what there is, then the state of users' programs.
+"""Checkpoint records: a tagged, versioned struct that lists what is stored, then the states of users' programs.
 
 A record is two values in MessagePack: the struct, and bytes with the states that it lists, in the same order, in canonical
 form. States may be large, so their bytes are put together once and read in place. The tag of a struct names its kind and

@@ -119,7 +119,7 @@ class WindowSpec(ABC):
 
     @abstractmethod
     def windows_holding(self, rows: Iterable[tuple[Key, int]]) -> set[Window]:
-        """Every window that holds one of these rows, each given by its key and time.
+        """Returns every window that holds one of these rows; a row is its key and its time.
 
         This is the definition, for the oracle: what runs never asks for it.
         """
