@@ -65,7 +65,7 @@ def with_slot(seen: View, slot: Slot, owner: Owner) -> View:
 
 
 def test_a_slot_is_vacant_without_an_owner_or_with_a_dead_one():
-    seen = view({0: "b", 1: "gone"})
+    seen = view({0: "b", 1: "gone"}, slots={("job", 1, 0): SlotState(held_since_s=NOW_S)})
     assert not is_vacant(seen, ("job", 0, 0))
     assert is_vacant(seen, ("job", 1, 0))
     assert is_vacant(seen, ("job", 2, 0))
@@ -116,7 +116,7 @@ def test_claims_that_were_not_read_back_count_as_held():
     seen, slot = view({}), ("job", 5, 0)
     assert turn(seen.claiming(("job", 0, 0), 0), slot) < 3
     assert turn(seen.claiming(("job", 0, 0), 0).claiming(("job", 1, 0), 0), slot) > 2, "it has its share"
-    outbid = view({0: "b", 1: "b"}).claiming(("job", 0, 0), 0).claiming(("job", 1, 0), -1)
+    outbid = view({0: "b", 1: "b"}).claiming(("job", 0, 0), 0).claiming(("job", 1, 0), 0)
     assert turn(outbid, ("job", 5, 0)) <= 1, "lost claims do not count"
 
 
