@@ -181,21 +181,21 @@ class SimulatedStream:
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
         self._gate.log(f"read {self._stream}")
-        found: list[Message] = []
+        arrived: list[Message] = []
         for message in self._log.read(self._from(cursor), 1_000_000):
             done = self._done.setdefault(message.writer, set())
             if message.position in done or not self._arrived(message):
                 continue
             done.add(message.position)
-            found.append(message)
+            arrived.append(message)
             if self._chance(message, "twice") < 0.05:
-                found.append(message)
+                arrived.append(message)
         for writer, done in self._done.items():
             at = max(cursor.get(writer, 0), self._log.start(writer))
             while at in done:
                 at += 1
             cursor[writer] = self._seen_to[writer] = at
-        return found
+        return arrived
 
     def _from(self, cursor: Cursor) -> Cursor:
         """Returns where to read; a reader whose cursor differs from the last one gets everything from there again."""

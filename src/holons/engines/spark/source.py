@@ -75,11 +75,11 @@ class HolonsSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise BadInput("a stream is never overwritten", hint='use .mode("append"), or write to another stream')
-        given = self._options.given
-        if ("txnAppId" in given) != ("txnVersion" in given):
+        values = self._options.values
+        if ("txnAppId" in values) != ("txnVersion" in values):
             raise BadInput("txnAppId and txnVersion belong together", hint="give both, or neither")
         number = self._options.number("txnVersion", None)
-        return BatchWriter(self._options.writing(schema), given.get("txnAppId", ""), number)
+        return BatchWriter(self._options.writing(schema), values.get("txnAppId", ""), number)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         if overwrite:
@@ -94,57 +94,57 @@ class HolonsSource(DataSource):
 class SourceOptions:
     """What was asked for, by its right name."""
 
-    given: Mapping[str, str]
+    values: Mapping[str, str]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
         """Takes options in any case; one that is unknown is an error, and not silence."""
         names = {name.lower(): name for name in _KNOWN}
-        given = {}
+        values = {}
         for key, value in options.items():
             if key.lower() in _SPARKS_OWN:
                 continue
             if key.lower() not in names:
                 raise BadInput(f"there is no option {key!r}", hint=f"there are {', '.join(_KNOWN)}")
-            given[names[key.lower()]] = value
-        if "path" not in given:
+            values[names[key.lower()]] = value
+        if "path" not in values:
             raise BadInput("which site?", hint='.load("directory"), or .save("directory"), or .start("directory")')
-        if ("stream" in given) == ("job" in given):
+        if ("stream" in values) == ("job" in values):
             raise BadInput(
                 "which stream?", hint='.option("stream", "bids"), or .option("job", "shares") for its output'
             )
-        return cls(given)
+        return cls(values)
 
     def number(self, name: str, default: int | None, least: int = 0) -> int | None:
         """An option that is a number."""
-        if name not in self.given:
+        if name not in self.values:
             return default
         try:
-            number = int(self.given[name])
+            number = int(self.values[name])
         except ValueError:
             number = least - 1
         if number < least:
-            raise BadInput(f"{name} is {self.given[name]!r}", hint=f"{_KNOWN[name]}: a number from {least} on")
+            raise BadInput(f"{name} is {self.values[name]!r}", hint=f"{_KNOWN[name]}: a number from {least} on")
         return number
 
     def flag(self, name: str, default: bool) -> bool:
         """An option that is true or false."""
-        value = self.given.get(name, str(default)).lower()
+        value = self.values.get(name, str(default)).lower()
         if value not in ("true", "false"):
-            raise BadInput(f"{name} is {self.given[name]!r}", hint=f"true or false; {_KNOWN[name]}")
+            raise BadInput(f"{name} is {self.values[name]!r}", hint=f"true or false; {_KNOWN[name]}")
         return value == "true"
 
     # --- what is meant -----------------------------------------------------------------------------------------------
 
     @property
     def site(self) -> SiteWithFolders:
-        return DirectorySite(Path(self.given["path"]).absolute())
+        return DirectorySite(Path(self.values["path"]).absolute())
 
     def place(self) -> SiteStream:
         """Returns the stream that is meant; raises `BadInput` if the site has no such stream."""
         site = self.site
-        if "stream" in self.given:
-            stream = self.given["stream"]
+        if "stream" in self.values:
+            stream = self.values["stream"]
             if stream not in site.streams():
                 raise no_such_input(site.name, stream, site.streams())
             return SiteStream(site, stream, None, site.streams()[stream])
@@ -153,7 +153,7 @@ class SourceOptions:
 
     def _output(self) -> tuple[str, str, int]:
         """Returns the newest version of a job, one of its channels, and how many partitions that has."""
-        name, site = self.given["job"], self.site
+        name, site = self.values["job"], self.site
         versions = [version.id for version in site.jobs().history(name)]
         if site.folder("folds", name).exists():
             versions.append(fold_id(name))
@@ -161,7 +161,7 @@ class SourceOptions:
             raise BadInput(f"no job {name!r} was ever submitted in {site.name}", hint="is the name right?")
         channels = site.channels(versions[-1])
         known = ", ".join(sorted(channels))
-        wanted = self.given.get("channel")
+        wanted = self.values.get("channel")
         if wanted is None:
             ordinary = [channel for channel in channels if channel not in (LATE, DEAD)]
             if len(ordinary) != 1:
@@ -176,22 +176,22 @@ class SourceOptions:
     def schema(self) -> StructType:
         """The stream's columns, and perhaps where each row is."""
         place = self.place()
-        stream, found = place.stream, _columns(place)
-        if not found:
+        stream, columns = place.stream, _columns(place)
+        if not columns:
             raise BadInput(
                 f"stream {stream!r} has no rows yet, so its columns are not known",
                 hint='say them: .schema("ts long, ...")',
             )
         if not self.flag("positions", False):
-            return StructType(list(found.values()))
-        taken = sorted({OFFSET, PARTITION} & set(found))
+            return StructType(list(columns.values()))
+        taken = sorted({OFFSET, PARTITION} & set(columns))
         if taken:
             raise BadInput(f"{stream!r} has a column {taken[0]!r} of its own", hint="leave out the option positions")
-        return StructType([*_POSITIONS, *found.values()])
+        return StructType([*_POSITIONS, *columns.values()])
 
     def reading(self, schema: StructType) -> Reading:
         place = self.place()
-        starting = self.given.get("starting", "earliest")
+        starting = self.values.get("starting", "earliest")
         offsets: dict[int, int] | None = None
         at: int | None = None
         if starting.lstrip().startswith("{"):
@@ -211,19 +211,19 @@ class SourceOptions:
             latest=starting == "latest",
             starting=offsets,
             starting_ts=at,
-            time=self.given.get("time", "ts"),
+            time=self.values.get("time", "ts"),
             rows_per_trigger=self.number("maxRowsPerTrigger", None, 1),
             rows_per_task=self.number("rowsPerTask", 2_500_000, 1) or 0,
         )
 
     def writing(self, schema: StructType) -> Writing:
-        if "job" in self.given:
+        if "job" in self.values:
             raise BadInput("what a job puts out cannot be written", hint='write to a stream: .option("stream", "bids")')
-        stream = self.given["stream"]
-        there = self.site.streams().get(stream)
-        wanted = self.number("partitions", there or 1, 1) or 1
-        column = self.given.get("partitionColumn")
-        time = self.given.get("time", "ts") if self.flag("sorted", True) else None
+        stream = self.values["stream"]
+        existing = self.site.streams().get(stream)
+        wanted = self.number("partitions", existing or 1, 1) or 1
+        column = self.values.get("partitionColumn")
+        time = self.values.get("time", "ts") if self.flag("sorted", True) else None
         names = schema.fieldNames()
         if column is not None and (column not in names or not isinstance(schema[column].dataType, _INTEGERS)):
             raise BadInput(
@@ -234,9 +234,9 @@ class SourceOptions:
                 f"no column {time!r} to sort by",
                 hint=f'.option("time", one of {", ".join(names)}), or .option("sorted", "false")',
             )
-        if there is not None:
+        if existing is not None:
             Batches(self.site, stream, wanted)  # says so if it has others
-            known = _columns(SiteStream(self.site, stream, None, there))
+            known = _columns(SiteStream(self.site, stream, None, existing))
             for name in set(names) & set(known):
                 ours, theirs = known[name].dataType, schema[name].dataType
                 if ours.simpleString() != theirs.simpleString():
