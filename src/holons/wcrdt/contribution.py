@@ -104,7 +104,7 @@ class Contributions:
         return CONTRIBUTIONS.encode(*self.record())
 
     def record(self) -> tuple[ContributionsRecord, list[State]]:
-        """Returns a record to resume from, and the states that it lists, which must be encoded before anything else happens."""
+        """Returns a record to resume from, and the states that it lists; they must be encoded at once."""
         panes = {index: sorted(opened) for index, opened in sorted(self._open.items())}
         carried = sorted(self._carried)
         states = [self._open[index][pane] for index, opened in panes.items() for pane in opened]

@@ -107,7 +107,7 @@ class Sessions:
         self.closed = list(zip(record.closed, remaining, strict=False))
 
     def record(self) -> tuple[StitchedRecord, list[State]]:
-        """Returns a record to resume from, and the states that it lists. A sorted list is a heap, so the order is canonical."""
+        """Returns a record to resume from, and the states that it lists. They are sorted: a sorted list is a heap too."""
         opened = sorted(self.open.items(), key=lambda item: (isinstance(item[0], str), item[0]))
         closed = sorted(self.closed, key=lambda item: item[0])
         ranges = [(key, session.first, session.last) for key, session in opened]
