@@ -216,8 +216,8 @@ def positions(keys: Keys, wanted: Keys) -> IntArray:
     if len(keys) == 0 or len(wanted) == 0 or is_text(keys) != is_text(wanted):
         return np.full(len(wanted), -1, dtype=np.int64)
     if is_text(keys):
-        found = pc.index_in(pl.Series(wanted).to_arrow(), value_set=pl.Series(keys).to_arrow())
-        places: IntArray = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        matches = pc.index_in(pl.Series(wanted).to_arrow(), value_set=pl.Series(keys).to_arrow())
+        places: IntArray = matches.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         return places
     low, high = int(keys[0]), int(keys[-1])
     if _is_small(low, high, len(keys) + len(wanted)):
@@ -258,8 +258,8 @@ def _look_up(table: IntArray, low: int, wanted: Keys) -> IntArray:
     """What is below the least is, without a sign, far beyond the largest."""
     spots = np.subtract(wanted, low).view(np.uint64)
     np.minimum(spots, np.uint64(len(table) - 1), out=spots)
-    found: IntArray = table[spots.view(np.int64)]
-    return found
+    places: IntArray = table[spots.view(np.int64)]
+    return places
 
 
 class Finder:
@@ -299,8 +299,8 @@ class Finder:
             return positions(self.keys, wanted)
         first, last = below(self.keys, wanted), bisect_right(self.keys, wanted[-1])
         if _FEW * (last - first) < len(self.keys):  # they lie close to each other: no need to look at the others
-            found = positions(self.keys[first:last], wanted)
-            return np.where(found >= 0, found + first, -1)
+            places = positions(self.keys[first:last], wanted)
+            return np.where(places >= 0, places + first, -1)
         return positions(self.keys, wanted) if self._lookup is None else self._lookup[np.subtract(wanted, self._low)]
 
 

@@ -166,13 +166,13 @@ def _join(lattice: Lattice[L], a: L, b: L) -> Joined[L]:
     return joined
 
 
-def _compare(lattice: Lattice[L], law: Law, expected: L, found: L, **witnesses: object) -> None:
+def _compare(lattice: Lattice[L], law: Law, expected: L, actual: L, **witnesses: object) -> None:
     """Both have the same bytes, or the law is broken: the codec's, if each is at or below the other."""
-    if lattice.encode(expected) == lattice.encode(found):
+    if lattice.encode(expected) == lattice.encode(actual):
         return
-    if lattice.leq(expected, found) and lattice.leq(found, expected):
+    if lattice.leq(expected, actual) and lattice.leq(actual, expected):
         law = Law.CANONICAL
-    _fail(lattice, law, "two states should be equal", expected=expected, found=found, **witnesses)
+    _fail(lattice, law, "two states should be equal", expected=expected, actual=actual, **witnesses)
 
 
 def _fail(lattice: Lattice[L], law: Law, message: str, **witnesses: object) -> NoReturn:

@@ -281,22 +281,22 @@ def _merge(aggregate: Aggregate[object], a: State, b: State) -> State:
     return merged
 
 
-def _compare(aggregate: Aggregate[object], law: Law, expected: State, found: State, **witnesses: object) -> None:
+def _compare(aggregate: Aggregate[object], law: Law, expected: State, actual: State, **witnesses: object) -> None:
     """Both states have the same bytes, or the law is broken: the codec's, if only the aggregate's own bytes differ."""
-    if aggregate.encode(expected) == aggregate.encode(found):
+    if aggregate.encode(expected) == aggregate.encode(actual):
         return
-    if _snapshot(expected) == _snapshot(found):
+    if _snapshot(expected) == _snapshot(actual):
         _fail(
             aggregate, Law.CANONICAL, "one state, reached in two ways, has different bytes", state=expected, **witnesses
         )
     n = size(expected)
-    if n == size(found) and n > 1:  # show only the first group that differs
-        pairs = ((pick(expected, group), pick(found, group)) for group in range(n))
+    if n == size(actual) and n > 1:  # show only the first group that differs
+        pairs = ((pick(expected, group), pick(actual, group)) for group in range(n))
         at = next((g for g, (a, b) in enumerate(pairs) if aggregate.encode(a) != aggregate.encode(b)), 0)
-        expected, found = pick(expected, at), pick(found, at)
+        expected, actual = pick(expected, at), pick(actual, at)
         states = {name: witness for name, witness in witnesses.items() if isinstance(witness, tuple)}
         witnesses |= {name: pick(state, at) for name, state in states.items() if size(state) == n}
-    _fail(aggregate, law, "two states should be equal", expected=expected, found=found, **witnesses)
+    _fail(aggregate, law, "two states should be equal", expected=expected, actual=actual, **witnesses)
 
 
 def _fail(aggregate: Aggregate[object], law: Law, message: str, **witnesses: object) -> NoReturn:

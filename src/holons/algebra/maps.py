@@ -107,9 +107,9 @@ class MergeMap(IdempotentAggregate[Keyed[V]]):
     def _dense(self, n: int, places: IntArray, coded: Coded, rows: Rows) -> list[Cell]:
         """One table of all groups and keys."""
         span = len(coded.keys)
-        state, there = self._fold_inner(Groups.scatter(places, n * span), rows)
+        state, has_rows = self._fold_inner(Groups.scatter(places, n * span), rows)
         return [
-            self._compress(coded.keys, take(state, part), there[part])
+            self._compress(coded.keys, take(state, part), has_rows[part])
             for part in (slice(group * span, (group + 1) * span) for group in range(n))
         ]
 
@@ -128,23 +128,23 @@ class MergeMap(IdempotentAggregate[Keyed[V]]):
         ]
 
     def _cell(self, coded: Coded, rows: Rows) -> Cell:
-        state, there = self._fold_inner(Groups.scatter(coded.codes, len(coded.keys)), rows)
-        return self._compress(coded.keys, state, there)
+        state, has_rows = self._fold_inner(Groups.scatter(coded.codes, len(coded.keys)), rows)
+        return self._compress(coded.keys, state, has_rows)
 
     def _fold_inner(self, groups: Groups, rows: Rows) -> tuple[State, npt.NDArray[np.bool_]]:
         """The inner states, and which of them have rows: read from the state where it tells, else counted."""
         state = self.inner.fold(groups, rows)
         if isinstance(self.inner, GCounter) and isinstance(rows.element, int) and rows.element > 0:
             return state, np.greater(state[0], 0)
-        there = self.inner.touched(state)
-        if there is None and isinstance(self.inner, Product):
-            there = self.inner.touched_by(rows, state)
-        return state, groups.counts() > 0 if there is None else there
+        touched = self.inner.touched(state)
+        if touched is None and isinstance(self.inner, Product):
+            touched = self.inner.touched_by(rows, state)
+        return state, groups.counts() > 0 if touched is None else touched
 
-    def _compress(self, keys: Keys, state: State, there: npt.NDArray[np.bool_]) -> Cell:
-        if there.all():
+    def _compress(self, keys: Keys, state: State, has_rows: npt.NDArray[np.bool_]) -> Cell:
+        if has_rows.all():
             return keys, state if state[0].base is None else _copy(state)
-        chosen = np.flatnonzero(there)
+        chosen = np.flatnonzero(has_rows)
         return (key_columns.at(keys, chosen), take(state, chosen)) if len(chosen) else self._nothing()
 
     # --- the merge --------------------------------------------------------------------------------------------------

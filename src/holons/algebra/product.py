@@ -78,8 +78,8 @@ class Product(IdempotentAggregate[dict[str, object]]):
     def touched_by(self, rows: Rows, state: State) -> npt.NDArray[np.bool_] | None:
         """Which groups have some of the rows that were folded; None if no field tells that every row has."""
         masked = {name for name, element in self._elements(rows.element).items() if isinstance(element, Masked)}
-        told = (aggregate.touched(part) for name, aggregate, part in self.parts(state) if name not in masked)
-        return next((there for there in told if there is not None), None)
+        touched = (aggregate.touched(part) for name, aggregate, part in self.parts(state) if name not in masked)
+        return next((groups for groups in touched if groups is not None), None)
 
     def parts(self, state: State) -> Iterator[tuple[str, Aggregate[object], State]]:
         """Each field's name, aggregate and own state."""

@@ -134,9 +134,9 @@ class Ranked(Aggregate[Kept]):
             for part, down in zip(table.columns, self.descending, strict=False)
         ]
         wanted = (table.ids, *by, ts, partitions, offsets) if by else (table.ids, partitions, offsets, ts)
-        found = None if _ascend(*wanted) else np.lexsort(wanted[::-1])
-        if not _repeats(*(part if found is None else part[found] for part in (table.ids, partitions, offsets, ts))):
-            return found
+        order = None if _ascend(*wanted) else np.lexsort(wanted[::-1])
+        if not _repeats(*(part if order is None else part[order] for part in (table.ids, partitions, offsets, ts))):
+            return order
         others = [ascending(_comparable(part)) for part in table.columns[len(by) : -_ORIGIN]]
         return np.lexsort((*reversed(others), *wanted[::-1]))  # one row may insert several: then their values decide
 

@@ -97,9 +97,9 @@ class _Extreme(IdempotentAggregate[Extreme]):
         identity = -1 if self._largest else len(coded.keys)
         best = self._reduce(groups, coded.codes, np.full(groups.n, identity, dtype=np.int64))
         present = best != identity
-        found = self.zero(groups.n)[0]
-        found[present] = coded.keys[best[present]]
-        return found, present
+        extremes = self.zero(groups.n)[0]
+        extremes[present] = coded.keys[best[present]]
+        return extremes, present
 
     def merge(self, a: State, b: State) -> State:
         (mine, have), (theirs, has) = a, b

@@ -217,11 +217,11 @@ class _CountingKeys(_Moving):
             self._move(pane, places, self._inner.subtract, np.subtract)
 
     def state(self) -> State:
-        keys, there = self._finder.keys, self._shown(self._totals)
-        if there.all() or (there := there | (self._hidden > 0)).all():
+        keys, shown = self._finder.keys, self._shown(self._totals)
+        if shown.all() or (shown := shown | (self._hidden > 0)).all():
             self._shared = True
             return _map_of(keys, self._totals)
-        chosen = np.flatnonzero(there)
+        chosen = np.flatnonzero(shown)
         if len(chosen) == 0:
             return _map_of(key_columns.empty(), self._inner.zero(0))
         chosen_keys, totals = keys[chosen], take(self._totals, chosen)

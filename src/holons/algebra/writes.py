@@ -48,8 +48,8 @@ class LWWRegister(IdempotentAggregate[Scalar | None]):
         if rows.count == 0:
             return self.zero(groups.n)
         values, stamps = _value_and_stamp(rows)
-        written, (partitions, winning, offsets, found) = latest(groups, stamps, rows.origin, values)
-        return place(self.zero(groups.n), written, (winning, partitions, offsets, found))
+        written, (partitions, winning, offsets, latest_values) = latest(groups, stamps, rows.origin, values)
+        return place(self.zero(groups.n), written, (winning, partitions, offsets, latest_values))
 
     def merge(self, a: State, b: State) -> State:
         later = np.zeros(size(a), dtype=np.bool_)
@@ -121,16 +121,16 @@ def latest(groups: Groups, stamps: IntArray, origin: Origin, element: Element) -
     best = Groups.scatter(ids, groups.n).maxima(offsets, np.full(groups.n, INT64_MIN))
     last = np.flatnonzero(offsets == best[ids])
     last = last[np.argsort(ids[last], kind="stable")]
-    rows, ids, offsets, found = rows[last], ids[last], offsets[last], _objects(element, rows[last])
+    rows, ids, offsets, latest_values = rows[last], ids[last], offsets[last], _objects(element, rows[last])
     if len(ids) > 1 and not np.all(ids[1:] > ids[:-1]):  # a row wrote more than once
         winners: dict[int, int] = {}
         for spot, group in enumerate(ids.tolist()):
             other = winners.setdefault(group, spot)
-            if codec.encode(found[spot]) > codec.encode(found[other]):
+            if codec.encode(latest_values[spot]) > codec.encode(latest_values[other]):
                 winners[group] = spot
         chosen = np.fromiter(winners.values(), dtype=np.int64)
-        rows, ids, offsets, found = rows[chosen], ids[chosen], offsets[chosen], found[chosen]
-    return CellTable(ids, (np.full(len(ids), origin.partition, dtype=np.int64), stamps[rows], offsets, found))
+        rows, ids, offsets, latest_values = rows[chosen], ids[chosen], offsets[chosen], latest_values[chosen]
+    return CellTable(ids, (np.full(len(ids), origin.partition, dtype=np.int64), stamps[rows], offsets, latest_values))
 
 
 def _objects(element: Element, rows: IntArray) -> Objects:

@@ -60,14 +60,14 @@ def answer(query: str, tables: Mapping[str, pa.Table], **parameters: int) -> pa.
         raise MissingExtra(
             "answers are computed by duckdb, which is not installed", hint="pip install 'holons[nexmark]'"
         ) from error
-    told = _parameters(query, parameters)
+    values = _parameters(query, parameters)
     with duckdb.connect(config={"threads": _THREADS}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET python_enable_replacements = false")  # a table is one of ours, never a variable's value
         connection.execute(_text("windows"))
         for name, table in {"side": side_table(), **tables}.items():
             connection.register(name, table)
-        return connection.sql(_text(_SAME.get(query, query)), params=told).to_arrow_table()
+        return connection.sql(_text(_SAME.get(query, query)), params=values).to_arrow_table()
 
 
 def description(query: str) -> str:
@@ -91,17 +91,17 @@ def side_table() -> pa.Table:
     return pa.table({"key": pa.array(keys, pa.int64()), "value": [f"value-{key}" for key in keys]})
 
 
-def _parameters(query: str, given: Mapping[str, int]) -> dict[str, int]:
+def _parameters(query: str, overrides: Mapping[str, int]) -> dict[str, int]:
     """All parameters of a query, those that are given and the others."""
     if query not in PARAMETERS:
         raise BadInput(f"there is no answer to '{query}'", hint=f"one of {', '.join(PARAMETERS)}")
     known = PARAMETERS[query]
-    for name, value in given.items():
+    for name, value in overrides.items():
         if name not in known:
             raise BadInput(f"{query} has no parameter '{name}'", hint=f"it has {', '.join(known) or 'none'}")
         if value < 1:
             raise BadInput(f"{query} with {name}={value}", hint="durations are at least a microsecond")
-    return {**known, **given}
+    return {**known, **overrides}
 
 
 def _text(name: str) -> str:

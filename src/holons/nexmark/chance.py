@@ -50,8 +50,8 @@ def texts(ids: Ids, lengths: Ids, seed: int, lane: int, *, words: bool = False) 
     pool = _words(_POOL_BYTES, seed, lane) if words else letters(_POOL_BYTES, seed, lane)
     first = below(ids, seed, lane + 2, _POOL_BYTES - _LONGEST)
     ends = np.concatenate(([0], np.cumsum(lengths)))
-    found = pool[np.repeat(first - ends[:-1], lengths) + np.arange(ends[-1])]
-    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(found))
+    letters_chosen = pool[np.repeat(first - ends[:-1], lengths) + np.arange(ends[-1])]
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(letters_chosen))
 
 
 def padding(ids: Ids, sizes: Ids, average: int, seed: int, lane: int) -> pa.Array:

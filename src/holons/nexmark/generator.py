@@ -134,9 +134,9 @@ def _channel_names() -> pa.Array:
 def _urls(seed: int) -> pa.Array:
     """One for each channel; nine of ten of the many name theirs."""
     count = len(_HOT_CHANNELS) + _CHANNELS
-    pool, told = letters(15 * count, seed, 8).tobytes().decode(), below(np.arange(count), seed, 9, 10) > 0
+    pool, has_name = letters(15 * count, seed, 8).tobytes().decode(), below(np.arange(count), seed, 9, 10) > 0
     urls = []
-    for number, named in enumerate(told.tolist()):
+    for number, named in enumerate(has_name.tolist()):
         places = "/".join(pool[at : at + 5] for at in range(15 * number, 15 * number + 15, 5))
         many = number - len(_HOT_CHANNELS)
         channel = f"&channel_id={many}" if many >= 0 and named else ""

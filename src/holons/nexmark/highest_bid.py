@@ -24,8 +24,8 @@ def highest_bid(window_us: int) -> Program:
 
         def process(self, events: Events) -> None:
             price = events["price"]
-            told = {"auction": (price, events["auction"]), "bidder": (price, events["bidder"])}
-            self.best.insert(told | {"date_time": (price, events.ts.micros)}, events.ts)
+            fields = {"auction": (price, events["auction"]), "bidder": (price, events["bidder"])}
+            self.best.insert(fields | {"date_time": (price, events.ts.micros)}, events.ts)
 
         def on_window(self, window: Window) -> Iterator[dict[str, Any]]:
             best: dict[str, Any] = self.best[window]

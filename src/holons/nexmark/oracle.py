@@ -22,9 +22,9 @@ def highest_bids(load: PacedBids) -> list[dict[str, int]]:
             order = np.lexsort((np.arange(len(ts)), ts, -price, windows))
             for at in order[np.flatnonzero(np.diff(windows[order], prepend=-1))].tolist():
                 window = int(windows[at])
-                found = -int(price[at]), int(ts[at]), int(auction[at]), int(bidder[at])
-                if window not in best or found[:2] < best[window][:2]:  # of equal ones the first stays
-                    best[window] = found
+                candidate = -int(price[at]), int(ts[at]), int(auction[at]), int(bidder[at])
+                if window not in best or candidate[:2] < best[window][:2]:  # of equal ones the first stays
+                    best[window] = candidate
     return [
         {"window": window * load.window_us, "price": -price, "auction": auction, "bidder": bidder, "date_time": ts}
         for window, (price, ts, auction, bidder) in sorted(best.items())

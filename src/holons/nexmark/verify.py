@@ -49,11 +49,11 @@ class Comparison:
         return not (self.columns or self.set_aside or len(self.extra) or len(self.missing))
 
     def __str__(self) -> str:
-        told = f"{self.query}: {self.rows:,} rows, {self.expected:,} expected"
+        summary = f"{self.query}: {self.rows:,} rows, {self.expected:,} expected"
         if self.same:
-            return f"{told}, the same"
+            return f"{summary}, the same"
         aside = f"; {self.set_aside:,} rows were late or broken" if self.set_aside else ""
-        parts = [f"{told}{aside}", self.columns]
+        parts = [f"{summary}{aside}", self.columns]
         for name, frame in (("only found", self.extra), ("only expected", self.missing)):
             parts += [f"{name}: {row}" for row in frame.head(5).to_dicts()]
         return "\n  ".join(part for part in parts if part)
@@ -67,7 +67,7 @@ def verify(
     `streams` has at least those that the query reads; `rate` and `disorder_us` are those of the load.
     """
     job = query(name, rate=rate, disorder_us=disorder_us, **parameters)
-    read = {given.stream: streams[given.stream] for given in job.inputs}
+    read = {source.stream: streams[source.stream] for source in job.inputs}
     expected = answer(name, {stream: table_of(stream, parts) for stream, parts in read.items()}, **parameters)
     collected = run(job, read)
     aside = sum(len(rows) for channel in (LATE, DEAD) for rows in collected.get(channel, {}).values())
@@ -123,8 +123,8 @@ def compare(name: str, rows: pl.DataFrame, answered: pa.Table, *, set_aside: int
     expected = pl.DataFrame(answered)
     counts = (name, len(rows), len(expected))
     if rows.schema != expected.schema or rows.columns != expected.columns:
-        told = f"found {_schema(rows)}; expected {_schema(expected)}"
-        return Comparison(*counts, columns=told, set_aside=set_aside)
+        difference = f"found {_schema(rows)}; expected {_schema(expected)}"
+        return Comparison(*counts, columns=difference, set_aside=set_aside)
     signed = [_bits(frame).with_columns(pl.lit(sign).alias(_COUNT)) for frame, sign in ((rows, 1), (expected, -1))]
     floats = [column for column, dtype in expected.schema.items() if dtype.is_float()]
     keys = [f"{column}{_BITS}" if column in floats else column for column in expected.columns]
