@@ -163,12 +163,12 @@ def process_records_are_stored_before_the_window_record_that_they_need(patch):
     patch.setattr(recovery.Checkpoints, "save", save)
 
 
-@bug("bid share", seed=1)
+@bug("bid share", seed=3)
 def output_positions_are_missing_from_the_checkpoint(patch):
     restore = WindowPart.__init__
 
-    def forgetful(self, job, partition, partitions, resume=None):
-        restore(self, job, partition, partitions, resume)
+    def forgetful(self, *args, **options):
+        restore(self, *args, **options)
         self.ordinals = {}
 
     patch.setattr(WindowPart, "__init__", forgetful)
@@ -176,13 +176,13 @@ def output_positions_are_missing_from_the_checkpoint(patch):
 
 @bug("bid share", seed=4)
 def open_windows_are_missing_from_the_checkpoint(patch):
-    restore = Contributions.__init__
+    restore = Contributions.restore
 
-    def forgetful(self, handles, indices, resume=None):
-        restore(self, handles, indices, resume)
-        self._open = {index: {} for index in indices}
+    def forgetful(self, record, states):
+        restore(self, record, states)
+        self._open = {index: {} for index in self._handles}
 
-    patch.setattr(Contributions, "__init__", forgetful)
+    patch.setattr(Contributions, "restore", forgetful)
 
 
 @bug("sliding top", seed=1)
