@@ -8,8 +8,8 @@ import pytest
 from tests.test_style import ROOT, SOURCE, Rule, files, names_used, offences
 
 PARTS = frozenset({"input", "output", "shared", "store", "journal", "batches", "folds"})
-IMPLEMENTATIONS = frozenset({"holons.streams.lmdb", "holons.streams.memory", "holons.streams.segments"})
-CLASSES = frozenset({"MemoryLog", "LmdbLog", "LmdbSharedLog", "StoredLog", "StoredSharedLog"})
+IMPLEMENTATIONS = frozenset({"holons.streams.memory", "holons.streams.segments"})
+CLASSES = frozenset({"MemoryLog", "SegmentLog", "SegmentSharedLog", "StoredLog", "StoredSharedLog"})
 SITES = ("src/holons/engines/directory_site.py", "src/holons/engines/memory_site.py")
 
 
@@ -63,10 +63,10 @@ def test_nobody_but_sites(rule: Rule):
         (joins_a_path_of_a_site, 'root.joinpath("shared")\n'),
         (joins_a_path_of_a_site, 'os.path.join(root, "output")\n'),
         (joins_a_path_of_a_site, 'Path(root, "store")\n'),
-        (imports_an_implementation, "from holons.streams.lmdb import LmdbLog\n"),
-        (imports_an_implementation, "from holons.streams.lmdb.log import LmdbLog\n"),
+        (imports_an_implementation, "from holons.streams.segments import SegmentLog\n"),
+        (imports_an_implementation, "from holons.streams.segments.log import SegmentLog\n"),
         (imports_an_implementation, "from holons.streams import MemoryLog\n"),
-        (imports_an_implementation, "from holons.streams import lmdb\n"),
+        (imports_an_implementation, "from holons.streams import segments\n"),
         (imports_an_implementation, "from holons.streams.folder import StoredLog\n"),
         (imports_an_implementation, "import holons.streams.memory\nholons.streams.memory.MemoryLog(1)\n"),
     ],

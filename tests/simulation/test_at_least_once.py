@@ -84,6 +84,6 @@ def test_a_guarantee_that_nobody_gives():
         Settings(guarantee="at-most-once")  # type: ignore[arg-type]
 
 
-def test_lmdb_logs_are_not_appended_to_by_several_nodes(tmp_path):
+def test_logs_on_disk_are_not_appended_to_by_several_nodes(tmp_path):
     with pytest.raises(BadInput, match="one writer"):
         ProcessNodes(DirectorySite(tmp_path), SETTINGS)

@@ -325,7 +325,7 @@ def test_rows_that_were_set_aside_are_tables(spark, tmp_path):
 
 def test_a_damaged_segment_is_an_error_and_not_fewer_rows(spark, site):
     row, damaged = (50).to_bytes(8, "little") + (60).to_bytes(8, "little"), 0
-    for file in (site.directory / "input").rglob("data.mdb"):
+    for file in (site.directory / "input").rglob("data.arrows"):
         data = file.read_bytes()
         damaged += data.count(row)
         file.write_bytes(data.replace(row, b"x" * 16))

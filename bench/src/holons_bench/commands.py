@@ -91,7 +91,7 @@ def node(
     every_ms: Annotated[int, typer.Option(min=1, help="The producer appends so often, in milliseconds.")] = 5,
     json_file: JsonFile = None,
 ) -> None:
-    """Run nodes over LMDB logs, exactly once: how much a node reads, and how soon windows are emitted.
+    """Run nodes over logs on disk, exactly once: how much a node reads, and how soon windows are emitted.
 
     Throughput: one node, from its first tick until everything is emitted. Latency:
     several node processes at a steady rate, from the time at which a window's
@@ -179,7 +179,7 @@ def throughput(
 
     The same events for all: stock Structured Streaming, and Flink SQL, which is
     fetched into an environment of its own. All warm, exactly once, on this
-    machine, one at a time, each from what it reads best: an LMDB log, Parquet
+    machine, one at a time, each from what it reads best: a log, Parquet
     files. Our results are checked.
 
     [bold]Examples[/bold]

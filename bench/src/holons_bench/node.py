@@ -1,7 +1,7 @@
-"""How fast one node is, from an LMDB log to results in an LMDB log, with exactly-once on.
+"""How fast one node is, from a log on disk to results in a log on disk, with exactly-once on.
 
 Bids lie in a log of several partitions. One node with the ports that node processes have (inputs, outputs, sync,
-heartbeat and control streams in LMDB, checkpoints in a directory) and default settings runs one job at a time, from its
+heartbeat and control streams in files, checkpoints in a directory) and default settings runs one job at a time, from its
 first tick until everything is emitted. Every run starts from nothing, and its results are compared with what NumPy
 computes from the same bids. What is not timed: writing the bids. Each job names the columns that it reads (two or three
 of five, the time included), so that the others are not touched.
@@ -156,7 +156,7 @@ def show(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints a table of records, one line for each case."""
     names = ("rate_core", "rate_core_median", "rate", "rate_median", "rate_worst")
     print_table(
-        "One node, LMDB to LMDB, exactly once: million events a second",
+        "One node, log to log, exactly once: million events a second",
         ("case", "core", "median", "wall", "median", "worst"),
         [[case, *(f"{figures[name] / 1e6:.1f}" for name in names)] for case, figures in by_metric(records).items()],
         console=console,

@@ -1,6 +1,6 @@
 """Nexmark's queries on Holons, on stock Structured Streaming and on Flink SQL: the same events, each system by itself.
 
-Holons runs as nodes in Spark tasks, exactly once, from an LMDB log; the others read the same events from Parquet files,
+Holons runs as nodes in Spark tasks, exactly once, from a log; the others read the same events from Parquet files,
 which they read best. Each is warm: it has run the very query before. The systems take turns, and while one is measured
 the others have nothing to do. Rates are compared: Holons gets `times` as many of the events.
 

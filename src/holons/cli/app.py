@@ -61,7 +61,7 @@ def settings(
       holons demo                    [dim]# a live job on Spark, and a node killed[/dim]
       holons demo --no-spark         [dim]# without Spark: no Java needed[/dim]
       holons bench kernels --json -  [dim]# speed of the kernels, for machines[/dim]
-      holons bench node              [dim]# speed of nodes over LMDB logs[/dim]
+      holons bench node              [dim]# speed of nodes over logs on disk[/dim]
       holons sim --seeds 0:100       [dim]# nodes under faults, in virtual time[/dim]
       holons log ls DIR              [dim]# the streams below a directory[/dim]
       holons nexmark run q7          [dim]# one of Nexmark's queries, on Spark[/dim]

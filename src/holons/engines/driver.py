@@ -96,7 +96,8 @@ class Driver(ABC):
         self.settings = settings or Settings()
         if self.settings.guarantee != "exactly-once":
             raise BadInput(
-                "LMDB logs take appends of one writer only", hint='they check positions: keep guarantee="exactly-once"'
+                "logs on disk take appends of one writer only",
+                hint='they check positions: keep guarantee="exactly-once"',
             )
         self.running: dict[str, NodeRun] = {}
         self.clock = SystemClock()

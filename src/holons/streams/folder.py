@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from holons.streams import lmdb
+from holons.streams import segments
 
-StoredLog: TypeAlias = lmdb.LmdbLog
-StoredSharedLog: TypeAlias = lmdb.LmdbSharedLog
-StreamDescription = lmdb.StreamDescription
+StoredLog: TypeAlias = segments.SegmentLog
+StoredSharedLog: TypeAlias = segments.SegmentSharedLog
+StreamDescription = segments.StreamDescription
 
 _SEGMENT_BYTES: Final = 32 << 20
 
@@ -27,11 +27,11 @@ class StreamFolder:
 
     def names(self) -> list[str]:
         """Returns the names of all streams that were ever written here."""
-        return lmdb.streams_in(self.path)
+        return segments.streams_in(self.path)
 
     def partitions(self, stream: str) -> int | None:
         """Returns how many partitions a stream has, 0 for a shared one; None if nothing of it is left, or ever was."""
-        return lmdb.partitions_in(self.path, stream)
+        return segments.partitions_in(self.path, stream)
 
     def with_rows(self) -> dict[str, int]:
         """Returns the streams that hold rows, and how many partitions each has."""
@@ -40,15 +40,15 @@ class StreamFolder:
 
     def describe(self, stream: str) -> StreamDescription:
         """Returns what there is of a stream, for people; raises `BadInput` if there is no such stream."""
-        return lmdb.describe(self.path, stream)
+        return segments.describe(self.path, stream)
 
     def open(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
         """Opens a stream of rows. `writer` is used once, by one process, or with `resume` by one process at a time.
 
         It costs nothing until the first write, so whoever only reads may have any name.
         """
-        return lmdb.LmdbLog(self.path, stream, partitions, writer, resume=resume)
+        return segments.SegmentLog(self.path, stream, partitions, writer, resume=resume)
 
     def open_shared(self, stream: str, writer: str, *, segment_bytes: int = _SEGMENT_BYTES) -> StoredSharedLog:
         """Opens a shared stream; for `writer` see `open`."""
-        return lmdb.LmdbSharedLog(self.path, stream, writer, segment_bytes=segment_bytes)
+        return segments.SegmentSharedLog(self.path, stream, writer, segment_bytes=segment_bytes)

@@ -87,7 +87,7 @@ def test_batches_of_all_processes_share_segments(site):
         batches = Batches(site, "in", 1)
         batches.commit("query", number, [batches.stage(0, rows(number))])
     assert read(site) == {0: list(range(20))}
-    assert len(list((site.directory / "input").rglob("data.mdb"))) == 1
+    assert len(list((site.directory / "input").rglob("data.arrows"))) == 1
 
 
 DYING = """

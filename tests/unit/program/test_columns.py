@@ -104,7 +104,7 @@ def test_an_input_travels():
     assert given.reads == {"a", "b", "ts"}
 
 
-def test_a_node_over_an_lmdb_log_puts_whole_late_rows_out(tmp_path):
+def test_a_node_over_a_log_on_disk_puts_whole_late_rows_out(tmp_path):
     """Large values, of which only some columns are read, and one row in ten thousand is late."""
     length = 50_000
     times = np.arange(length)

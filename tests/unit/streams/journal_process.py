@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.unit.streams.lmdb_process import say
 from tests.unit.streams.log_kinds import flat
+from tests.unit.streams.segment_process import say
 
 from holons.streams import DirectoryJournal, JournaledLog
-from holons.streams.lmdb import LmdbLog
+from holons.streams.segments import SegmentLog
 
 
 def propose_until(directory: str, name: str, end: str) -> None:
@@ -25,7 +25,7 @@ def propose_until(directory: str, name: str, end: str) -> None:
 
 def read_and_mark_until(directory: str, name: str, end: str) -> None:
     """Reads an input and marks it wherever it seems to be idle; says what it read, in pieces."""
-    foreign = LmdbLog(directory, "rows", 1, f"reader {name}")
+    foreign = SegmentLog(directory, "rows", 1, f"reader {name}")
     log = JournaledLog(foreign, DirectoryJournal(Path(directory) / "journal"))
     say("ready")
     sys.stdin.readline()

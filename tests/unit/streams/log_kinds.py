@@ -10,9 +10,9 @@ from itertools import count, pairwise
 import pyarrow as pa
 
 from holons.streams import Chunk, MemoryHub, MemoryLog, SharedLog
-from holons.streams.lmdb import LmdbLog, LmdbSharedLog
+from holons.streams.segments import SegmentLog, SegmentSharedLog
 
-Log = MemoryLog | LmdbLog
+Log = MemoryLog | SegmentLog
 PARTITIONS = 3
 _incarnations = count()
 
@@ -31,19 +31,19 @@ class MemoryKind:
         return self.hub.open(writer)
 
 
-class LmdbKind:
-    """LMDB: every writer has an object and environments of its own; segments are tiny, so that there are many."""
+class SegmentKind:
+    """Segments: every writer has an object and files of its own; segments are tiny, so that there are many."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.logs: dict[str, LmdbLog] = {}
-        self.shared: dict[str, LmdbSharedLog] = {}
+        self.logs: dict[str, SegmentLog] = {}
+        self.shared: dict[str, SegmentSharedLog] = {}
 
     def open(self, writer: str) -> Log:
         if writer not in self.logs:
             incarnation = f"{writer}#{next(_incarnations)}"
-            self.logs[writer] = LmdbLog(
-                self.directory, "rows", PARTITIONS, incarnation, segment_bytes=3_000, map_bytes=1 << 20, idle_s=0
+            self.logs[writer] = SegmentLog(
+                self.directory, "rows", PARTITIONS, incarnation, segment_bytes=3_000, idle_s=0
             )
         return self.logs[writer]
 
@@ -53,9 +53,7 @@ class LmdbKind:
 
     def open_shared(self, writer: str) -> SharedLog:
         if writer not in self.shared:
-            self.shared[writer] = LmdbSharedLog(
-                self.directory, "messages", writer, segment_bytes=500, map_bytes=1 << 20, idle_s=0
-            )
+            self.shared[writer] = SegmentSharedLog(self.directory, "messages", writer, segment_bytes=500, idle_s=0)
         return self.shared[writer]
 
     def close(self) -> None:
@@ -64,19 +62,19 @@ class LmdbKind:
 
 
 @contextmanager
-def kind_of_log(name: str) -> Iterator[MemoryKind | LmdbKind]:
+def kind_of_log(name: str) -> Iterator[MemoryKind | SegmentKind]:
     if name == "memory":
         yield MemoryKind()
         return
     with tempfile.TemporaryDirectory() as directory:
-        kind = LmdbKind(directory)
+        kind = SegmentKind(directory)
         try:
             yield kind
         finally:
             kind.close()
 
 
-KINDS = ["memory", "lmdb"]
+KINDS = ["memory", "segments"]
 
 
 def rows(*values: int) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from tests.unit.streams.other_process import processes
 
 from holons.errors import LogDamaged, LogUnavailable
 from holons.streams import DirectoryJournal, MemoryJournal
-from holons.streams.lmdb import LmdbLog
+from holons.streams.segments import SegmentLog
 
 
 @pytest.fixture(params=["memory", "directory"])
@@ -249,7 +249,7 @@ def test_processes_that_race_for_entries_agree_even_if_some_are_killed(tmp_path,
 def test_readers_in_several_processes_read_rows_and_marks_in_one_order(tmp_path, start):
     count = 300
     readers = [start("read_and_mark_until", tmp_path, name, count) for name in "abc"]
-    with LmdbLog(tmp_path, "rows", 1, "producer#1") as log:
+    with SegmentLog(tmp_path, "rows", 1, "producer#1") as log:
         log.append(0, rows(0))
         for reader in readers:
             assert reader.line() == "ready"

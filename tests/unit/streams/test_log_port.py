@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.streams.log_kinds import KINDS, PARTITIONS, LmdbKind, Log, flat, kind_of_log, rows
+from tests.unit.streams.log_kinds import KINDS, PARTITIONS, Log, SegmentKind, flat, kind_of_log, rows
 
 from holons.errors import InvariantBroken
 
@@ -152,7 +152,7 @@ class Model:
         self.trimmed[partition] = max(self.trimmed[partition], min(below, len(self.lists[partition])))
 
     def reopen(self, writer):
-        if isinstance(self.kind, LmdbKind):
+        if isinstance(self.kind, SegmentKind):
             self.kind.reopen(writer)
 
     def check(self):

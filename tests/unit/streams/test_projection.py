@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +13,8 @@ import pytest
 from isal.isal_zlib import crc32
 
 from holons.errors import LogDamaged
-from holons.streams import JournaledLog, MemoryJournal, MemoryLog, joined
-from holons.streams.lmdb import LmdbLog, values
+from holons.streams import Chunk, JournaledLog, MemoryJournal, MemoryLog, joined
+from holons.streams.segments import SegmentLog, frames
 
 LENGTH = 20_000
 
@@ -33,8 +35,8 @@ def drawn(seed: int = 0, length: int = LENGTH) -> dict[str, object]:
     }
 
 
-def opened(directory: Path, writer: str = "reader") -> LmdbLog:
-    return LmdbLog(directory, "s", 1, writer)
+def opened(directory: Path, writer: str = "reader") -> SegmentLog:
+    return SegmentLog(directory, "s", 1, writer)
 
 
 @pytest.fixture
@@ -46,13 +48,29 @@ def batch() -> pa.RecordBatch:
 def written(tmp_path, batch) -> Path:
     with opened(tmp_path, "w") as log:
         log.append(0, batch)
-    (data,) = tmp_path.glob("stream.s/segment.*/data.mdb")
+    (data,) = tmp_path.glob("stream.s/segment.*/data.arrows")
     return data
 
 
-def value_of(batch: pa.RecordBatch) -> tuple[values.Head, bytearray]:
-    data = bytearray(values.rows_value(0, 0, batch))
-    return values.read_head(memoryview(data), 0, 0), data
+class Body(NamedTuple):
+    """Rows as they are in a segment, so that a test can damage them."""
+
+    schema: frames.RowSchema
+    frame: frames.Frame
+    data: bytearray
+    places: list[frames.ColumnPlace]
+
+    def read(self, columns: Collection[str] | None = None) -> Chunk:
+        return frames.read_rows(self.frame, pa.py_buffer(self.data), self.schema, self.places, columns)
+
+
+def body_of(batch: pa.RecordBatch) -> Body:
+    schema = frames.RowSchema.of(batch, 0)
+    body = schema.body(batch)
+    places = schema.places(body)
+    checksum = frames.rest_checksum(memoryview(body), places)
+    frame = frames.Frame(schema.kind, 0, 0, batch.num_rows, 0, body.size, checksum, len(places), 0)
+    return Body(schema, frame, bytearray(body), places)
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------
@@ -79,7 +97,7 @@ def test_columns_that_nobody_reads_are_not_touched(tmp_path):
     wide = pa.record_batch({"key": np.arange(LENGTH), "text": ["x" * 500] * LENGTH})
     with opened(tmp_path, "w") as log:
         log.append(0, wide)
-    (data,) = tmp_path.glob("stream.s/segment.*/data.mdb")
+    (data,) = tmp_path.glob("stream.s/segment.*/data.arrows")
     with opened(tmp_path) as log:
         assert log.end(0) == LENGTH
         (chunk,) = log.read(0, 0, LENGTH, frozenset(["key"]))
@@ -138,81 +156,76 @@ def test_chunks_that_look_alike_only_in_part_stay_apart():
     assert told == [({"a": [1, 2]}, {"a": [1, 2], "b": [1, 2]}), ({"a": [3]}, {"a": [3], "c": [3]})]
 
 
-def test_values_of_the_first_format_are_read(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(values, "FORMAT", 1)
-    monkeypatch.setattr(values, "_PLACED_BYTES_MIN", 1 << 40)
-    with opened(tmp_path, "w") as log:
-        log.append(0, batch)
-    monkeypatch.undo()
-    with opened(tmp_path) as log:
-        (chunk,) = log.read(0, 0, LENGTH, {"price"})
-    assert chunk.rows.equals(batch.select(["price"]))
-
-
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_byte_is_under_one_checksum(batch):
-    head, data = value_of(batch)
-    places = values._places(head, memoryview(data))
-    assert len(places) == batch.num_columns
-    assert all(one.end <= other.first for one, other in pairwise(places))
-    held = sum(one.end - one.first for one in places)
-    assert batch.nbytes * 0.9 < held < len(data)
-    body = bytes(data[values._HEAD_BYTES :])
-    rest = bytearray(body)
-    for place in reversed(places):
+    body = body_of(batch)
+    assert len(body.places) == batch.num_columns
+    assert all(one.end <= other.first for one, other in pairwise(body.places))
+    held = sum(one.end - one.first for one in body.places)
+    assert batch.nbytes * 0.9 < held < len(body.data)
+    rest = bytearray(body.data)
+    for place in reversed(body.places):
+        assert crc32(rest[place.first : place.end]) == place.checksum
         del rest[place.first : place.end]
-    assert crc32(rest) == head.body_checksum
+    assert crc32(rest) == body.frame.checksum
 
 
-def places_of(batch: pa.RecordBatch) -> dict[str, range]:
-    """Where each column is in a value, and two places that belong to none."""
-    head, data = value_of(batch)
-    listed = values._places(head, memoryview(data))
-    shift = values._HEAD_BYTES
+def ranges_of(body: Body) -> dict[str, range]:
+    """Where each column is in a body, and what comes before them all, which belongs to none."""
+    names = body.schema.schema.names
     ranges = {
-        name: range(place.first + shift, place.end + shift)
-        for name, place in zip(batch.schema.names, listed, strict=True)
-        if place.first < place.end
+        name: range(one.first, one.end) for name, one in zip(names, body.places, strict=True) if one.first < one.end
     }
-    ranges["metadata"] = range(shift, listed[0].first + shift)
-    ranges["the list of places"] = range(len(data) - head.places_bytes, len(data))
-    return ranges
+    return ranges | {"metadata": range(body.places[0].first)}
 
 
-PARTS = ["price", "code", "name", "tags", "pair", "last", "metadata", "the list of places"]
+PARTS = ["price", "code", "name", "tags", "pair", "last", "metadata"]
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
 def test_a_flipped_bit_is_noticed_by_those_who_read_it(batch, part, share):
-    places = places_of(batch)
-    at = places[part][int(len(places[part]) * share)]
-    head, data = value_of(batch)
-    data[at] ^= 0x10
+    body = body_of(batch)
+    damaged = ranges_of(body)[part]
+    body.data[damaged[int(len(damaged) * share)]] ^= 0x10
     with pytest.raises(LogDamaged, match="checksum"):
-        values.read_chunk(head, memoryview(data))
+        body.read()
     for name in batch.schema.names:
         others = frozenset(batch.schema.names) - {name}
         if name == part:  # what is not read is not noticed, until it is
-            chunk = values.read_chunk(head, memoryview(data), others)
+            chunk = body.read(others)
             assert chunk.rows.equals(batch.select([one for one in batch.schema.names if one != name]))
             with pytest.raises(LogDamaged, match="column"):
                 chunk.whole.read()
         else:
             with pytest.raises(LogDamaged, match="checksum"):
-                values.read_chunk(head, memoryview(data), others)
+                body.read(others)
 
 
-def test_a_flipped_bit_anywhere_is_noticed_in_a_small_value_too():
-    head, data = value_of(pa.record_batch({"a": [1, 2], "b": [3, 4]}))
-    assert head.places_bytes == 0
-    for at in range(values._HEAD_BYTES, len(data)):
-        data[at] ^= 1
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_a_flipped_bit_in_the_places_of_columns_is_noticed(columns):
+    places = [frames.ColumnPlace(at, at + 8, 77 + at) for at in range(columns)]
+    records = frames.place_records(places)
+    assert frames.places_of(memoryview(records), columns) == places
+    assert len(records) == (frames.Frame(1, 0, 0, 1, 0, 0, 0, columns, 0).records - 1) * frames.RECORD_BYTES
+    for at in range(len(records)):
+        damaged = bytearray(records)
+        damaged[at] ^= 1 << at % 8
+        assert frames.places_of(memoryview(damaged), columns) is None
+
+
+def test_a_flipped_bit_anywhere_is_noticed_in_a_small_body_too():
+    body = body_of(pa.record_batch({"a": [1, 2], "b": [3, 4]}))
+    checksum = frames.rest_checksum(memoryview(body.data), [])
+    whole = body._replace(places=[], frame=body.frame._replace(checksum=checksum, columns=0))
+    assert whole.read({"a"}).rows.to_pydict() == {"a": [1, 2]}
+    for at in range(len(body.data)):
+        whole.data[at] ^= 1
         with pytest.raises(LogDamaged, match="checksum"):
-            values.read_chunk(head, memoryview(data), {"a"})
-        data[at] ^= 1
+            whole.read({"a"})
+        whole.data[at] ^= 1
 
 
 def test_damage_on_disk_is_noticed_through_the_log(tmp_path, written, batch):

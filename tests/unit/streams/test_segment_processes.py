@@ -1,4 +1,4 @@
-"""LMDB logs between real processes: killed, stopped, forked, and at the same time."""
+"""Segment logs between real processes: killed, stopped, forked, and at the same time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.streams.lmdb_process import STREAM
 from tests.unit.streams.log_kinds import flat, rows
 from tests.unit.streams.other_process import LIMIT_S, processes
+from tests.unit.streams.segment_process import STREAM
 
 from holons.errors import InvariantBroken
-from holons.streams.lmdb import LmdbLog, LmdbSharedLog
+from holons.streams.segments import SegmentLog, SegmentSharedLog
 
 
 @pytest.fixture
 def start():
-    with processes("tests.unit.streams.lmdb_process") as start:
+    with processes("tests.unit.streams.segment_process") as start:
         yield start
 
 
-def everything(log: LmdbLog) -> list[object]:
+def everything(log: SegmentLog) -> list[object]:
     found: list[object] = []
     while chunks := log.read(0, len(found), 10_000):
         found.extend(flat(chunks))
@@ -34,7 +34,7 @@ def everything(log: LmdbLog) -> list[object]:
 
 def test_a_killed_writer_leaves_everything_it_acknowledged(tmp_path, start):
     random = Random(4)
-    with LmdbLog(tmp_path, STREAM, 1, "reader") as log:
+    with SegmentLog(tmp_path, STREAM, 1, "reader") as log:
         for incarnation in range(5):
             writer = start("append_until_killed", tmp_path, f"w#{incarnation}")
             acknowledged = [int(writer.line()) for _ in range(random.randint(1, 60))]
@@ -44,20 +44,20 @@ def test_a_killed_writer_leaves_everything_it_acknowledged(tmp_path, start):
             assert there == list(range(len(there)))
 
 
-def test_a_writer_stopped_inside_a_transaction_holds_up_nobody(tmp_path, start):
+def test_a_writer_stopped_inside_a_write_holds_up_nobody(tmp_path, start):
     stopped = start("stop_inside_a_write", tmp_path, "stopped")
     assert stopped.line() == "inside"
     stopped.stop()
     assert start("work_beside", tmp_path, "beside").line() == "done"
     stopped.kill()
-    with LmdbLog(tmp_path, STREAM, 1, "after") as log:
+    with SegmentLog(tmp_path, STREAM, 1, "after") as log:
         assert flat(log.read(0, 0, 100)) == [4, 5]
 
 
-def test_a_writer_whose_segment_was_trimmed_inside_a_transaction_writes_it_elsewhere(tmp_path, start):
+def test_a_writer_whose_segment_was_trimmed_inside_a_write_writes_it_elsewhere(tmp_path, start):
     writer = start("stop_inside_a_write", tmp_path, "writer")
     assert writer.line() == "inside"
-    with LmdbLog(tmp_path, STREAM, 1, "trimmer", idle_s=0) as log:
+    with SegmentLog(tmp_path, STREAM, 1, "trimmer", idle_s=0) as log:
         log.trim(0, 3)
         assert list(tmp_path.glob(f"stream.{STREAM}/segment.*")) == []
         assert writer.ask() == "committed"
@@ -70,7 +70,7 @@ def test_two_writers_of_the_same_positions_merge(tmp_path, start):
     for writer in writers:
         writer._process.stdin.write(b"\n")
         writer._process.stdin.flush()
-    with LmdbLog(tmp_path, STREAM, 1, "reader") as log:
+    with SegmentLog(tmp_path, STREAM, 1, "reader") as log:
         at = 0
         wait_for(lambda: log.end(0) > 0)
         while at < 5_000:
@@ -81,10 +81,10 @@ def test_two_writers_of_the_same_positions_merge(tmp_path, start):
         assert everything(log) == list(range(5_000))
 
 
-def test_a_map_grows_while_another_process_reads(tmp_path, start):
+def test_a_segment_grows_while_another_process_reads(tmp_path, start):
     reader = start("read_on_demand", tmp_path)
     assert reader.line() == "ready"
-    with LmdbLog(tmp_path, STREAM, 1, "writer", map_bytes=200_000, segment_bytes=1 << 30) as log:
+    with SegmentLog(tmp_path, STREAM, 1, "writer", segment_bytes=1 << 30) as log:
         at = 0
         for length in (10, 1_000, 20_000, 200_000):
             log.append(0, rows(*range(at, at + length)))
@@ -94,7 +94,7 @@ def test_a_map_grows_while_another_process_reads(tmp_path, start):
 
 
 def test_a_commit_is_seen_by_the_next_read(tmp_path, start):
-    with LmdbSharedLog(tmp_path, "messages", "me") as log:
+    with SegmentSharedLog(tmp_path, "messages", "me") as log:
         cursor: dict[str, int] = {}
         for incarnation in range(3):
             other = start("write_messages_on_demand", tmp_path, f"other#{incarnation}")
@@ -106,7 +106,7 @@ def test_a_commit_is_seen_by_the_next_read(tmp_path, start):
 
 
 def test_a_forked_process_opens_its_own(tmp_path):
-    with LmdbLog(tmp_path, STREAM, 1, "parent") as log, LmdbSharedLog(tmp_path, "messages", "parent") as shared:
+    with SegmentLog(tmp_path, STREAM, 1, "parent") as log, SegmentSharedLog(tmp_path, "messages", "parent") as shared:
         log.append(0, rows(0, 1))
         assert flat(log.read(0, 0, 10)) == [0, 1]
         shared.append(b"parent")
@@ -119,14 +119,14 @@ def test_a_forked_process_opens_its_own(tmp_path):
         assert [message.writer for message in shared.read({}, 10)] == ["child", "parent"]
 
 
-def in_the_child(directory: Path, log: LmdbLog, shared: LmdbSharedLog) -> int:
+def in_the_child(directory: Path, log: SegmentLog, shared: SegmentSharedLog) -> int:
     try:
         assert flat(log.read(0, 0, 10)) == [0, 1]
         with pytest.raises(InvariantBroken, match="forked"):
             log.append(0, rows(9))
         with pytest.raises(InvariantBroken, match="forked"):
             shared.append(b"child")
-        with LmdbLog(directory, STREAM, 1, "child") as own, LmdbSharedLog(directory, "messages", "child") as mine:
+        with SegmentLog(directory, STREAM, 1, "child") as own, SegmentSharedLog(directory, "messages", "child") as mine:
             assert own.append(0, rows(2)) == 2
             mine.append(b"child")
             assert flat(log.read(0, 0, 10)) == [0, 1, 2]

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from holons.clock import Clock, SystemClock
-from holons.streams.lmdb import values
-from holons.streams.lmdb.directory import StreamDirectory, name_of, stem
-from holons.streams.lmdb.segment import Segment
-from holons.streams.lmdb.writer import Durability, SegmentWriter, Storage
+from holons.streams.segments.directory import StreamDirectory, name_of, stem
+from holons.streams.segments.segment import Segment
+from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Storage
 from holons.streams.shared import Cursor, Message
 
 
-class LmdbSharedLog:
-    """A shared stream in LMDB environments. `writer` must be another one in every process and every incarnation.
+class SegmentSharedLog:
+    """A shared stream in segments. Every process and every incarnation needs a `writer` of its own.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory, LmdbSharedLog(directory, "sync", "node-a#17") as log:
+    >>> with tempfile.TemporaryDirectory() as directory, SegmentSharedLog(directory, "sync", "node-a#17") as log:
     ...     log.append(b"hello")
     ...     log.read({}, 10)
     0
@@ -31,13 +30,11 @@ class LmdbSharedLog:
         *,
         durability: Durability = "process",
         segment_bytes: int = Storage.segment_bytes,
-        map_bytes: int = Storage.map_bytes,
         idle_s: float = Storage.idle_s,
         clock: Clock | None = None,
     ) -> None:
-        storage = Storage(durability, segment_bytes, map_bytes, idle_s)
         self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock())
-        self._writer = SegmentWriter(self._stream, writer, storage)
+        self._writer = SegmentWriter(self._stream, writer, Storage(durability, segment_bytes, idle_s))
         self._next: int | None = None
         self._by_writer: dict[str, tuple[str, list[Segment]]] = {}
         self._version = self._starts_version = -1
@@ -51,15 +48,14 @@ class LmdbSharedLog:
         if self._next is None:
             self._next = self._stream.consistently(lambda: self._end(self.writer))
         position = self._next
-        entry = values.key(0, position), values.value(values.MESSAGE, 0, position, data)
-        self._writer.write(lambda: [entry])
+        self._writer.write(lambda: [Entry(0, position, data)])
         self._next += 1
         return position
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
-        found, moved = self._stream.consistently(lambda: self._read(cursor, count_max))
+        messages, moved = self._stream.consistently(lambda: self._read(cursor, count_max))
         cursor.update(moved)
-        return found
+        return messages
 
     def start(self, writer: str) -> int:
         self._stream.refresh()
@@ -85,33 +81,33 @@ class LmdbSharedLog:
         self._stream.close()
         self._by_writer, self._version, self._starts_version, self._next = {}, -1, -1, None
 
-    def __enter__(self) -> LmdbSharedLog:
+    def __enter__(self) -> SegmentSharedLog:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _read(self, cursor: Cursor, count_max: int) -> tuple[list[Message], Cursor] | None:
-        """Messages, and where the cursor goes; None if some are missing."""
-        found: list[Message] = []
+        """Returns messages, and where the cursor goes; None if some are missing."""
+        messages: list[Message] = []
         moved: Cursor = {}
         for writer, (writer_stem, segments) in self._writers().items():
             if not segments and writer in cursor:
                 continue  # all of it was trimmed long ago
             at = max(cursor.get(writer, 0), self._stream.floor(writer_stem))
             for segment in segments:
-                if len(found) >= count_max or segment.extent(0).end <= at:
+                if len(messages) >= count_max or segment.extent(0).end <= at:
                     continue
-                for position, data in segment.messages(at, count_max - len(found)):
+                for position, data in segment.messages(at, count_max - len(messages)):
                     if position != at:
                         return None
-                    found.append(Message(writer, position, data))
+                    messages.append(Message(writer, position, data))
                     at += 1
             moved[writer] = at
-        return found, moved
+        return messages, moved
 
     def _writers(self) -> dict[str, tuple[str, list[Segment]]]:
-        """For each writer, its stem and its segments; there may be none left."""
+        """Returns for each writer its stem and the segments that are left of it, if any."""
         if self._version != self._stream.version:
             names = {segment.writer for segment in self._stream.segments.values()}
             names.update(name_of(trimmed) for trimmed in self._stream.floors)

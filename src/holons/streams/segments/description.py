@@ -1,4 +1,4 @@
-"""What a stream's directory holds, for people: nothing is opened for writing, nothing need be known beforehand."""
+"""What a stream's directory holds, for people: nothing is opened for writing, and nothing need be known beforehand."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from holons.clock import SystemClock
 from holons.errors import BadInput
-from holons.streams.lmdb.directory import StreamDirectory, name_of, partitions_in, stem
-from holons.streams.lmdb.segment import Extent
+from holons.streams.segments.directory import StreamDirectory, name_of, partitions_in, stem
+from holons.streams.segments.segment import Extent
 
 _BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True)
 class StreamDescription:
-    """One stream. A stream of rows has partitions; in a shared one every writer has positions of its own."""
+    """What is left of a stream. One of rows has partitions; in a shared one every writer has positions of its own."""
 
     stream: str
     partitions: int
@@ -38,10 +38,10 @@ class StreamDescription:
 
 
 def describe(directory: Path | str, stream: str) -> StreamDescription:
-    """What there is of a stream; how many partitions it has comes from the log's own header."""
-    path = Path(directory).resolve() / f"stream.{stem(stream)}"  # LMDB must not be opened twice, by two names
+    """Describes what is left of a stream; how many partitions it has comes from its segments' headers."""
+    path = Path(directory) / f"stream.{stem(stream)}"
     if not path.is_dir():
-        raise BadInput(f"there is no stream {stream!r} in {directory}", hint="holons log ls shows those there are")
+        raise BadInput(f"there is no stream {stream!r} in {directory}", hint="holons log ls lists the streams")
     held = StreamDirectory(Path(directory), stream, partitions_in(directory, stream) or 0, SystemClock())
     return held.consistently(lambda: _described(held))
 

@@ -1,4 +1,4 @@
-"""What the other processes of the LMDB tests do: `python -m tests.unit.streams.lmdb_process ROLE DIRECTORY …`.
+"""What the other processes of the segment tests do: `python -m tests.unit.streams.segment_process ROLE DIRECTORY …`.
 
 They print a line when they have got somewhere, and read a line where they wait.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from tests.unit.streams.log_kinds import flat, rows
 
-from holons.streams.lmdb import LmdbLog, LmdbSharedLog, values
-from holons.streams.lmdb.writer import Entry
+from holons.streams.segments import SegmentLog, SegmentSharedLog
+from holons.streams.segments.writer import Entry
 
 STREAM = "rows"
 
@@ -22,7 +22,7 @@ def say(text: object) -> None:
 
 def append_until_killed(directory: str, writer: str) -> None:
     """Appends numbered rows, and says up to where they were acknowledged."""
-    log = LmdbLog(directory, STREAM, 1, writer, segment_bytes=40_000)
+    log = SegmentLog(directory, STREAM, 1, writer, segment_bytes=40_000)
     at = log.end(0)
     while True:
         length = 1 + at % 37
@@ -33,7 +33,7 @@ def append_until_killed(directory: str, writer: str) -> None:
 
 def put_until(directory: str, writer: str, end: str, length: str) -> None:
     """Puts the rows that belong to every position, in cuts of its own."""
-    log = LmdbLog(directory, STREAM, 1, writer, segment_bytes=20_000)
+    log = SegmentLog(directory, STREAM, 1, writer, segment_bytes=20_000)
     say("ready")
     sys.stdin.readline()
     for at in range(0, int(end), int(length)):
@@ -43,19 +43,19 @@ def put_until(directory: str, writer: str, end: str, length: str) -> None:
 
 
 def stop_inside_a_write(directory: str, writer: str) -> None:
-    """Commits three rows and a message, then stays inside the next write transaction of both, until it reads a line."""
-    log = LmdbLog(directory, STREAM, 1, writer)
-    shared = LmdbSharedLog(directory, "messages", writer)
+    """Commits three rows and a message, then stays inside the next write of both, until it reads a line."""
+    log = SegmentLog(directory, STREAM, 1, writer)
+    shared = SegmentSharedLog(directory, "messages", writer)
     log.append(0, rows(0, 1, 2))
     shared.append(b"before")
 
     def entries() -> Iterator[Entry]:
-        yield values.key(0, 3), values.rows_value(0, 3, rows(3))
+        yield Entry(0, 3, rows(3))
         if not shared.read({writer: 1}, 1):
             shared._writer.write(messages)
 
     def messages() -> Iterator[Entry]:
-        yield values.key(0, 1), values.value(values.MESSAGE, 0, 1, b"inside")
+        yield Entry(0, 1, b"inside")
         say("inside")
         sys.stdin.readline()
 
@@ -65,14 +65,14 @@ def stop_inside_a_write(directory: str, writer: str) -> None:
 
 def work_beside(directory: str, writer: str) -> None:
     """Reads what others wrote, writes more, trims it, and reads again."""
-    log = LmdbLog(directory, STREAM, 1, writer)
-    shared = LmdbSharedLog(directory, "messages", writer)
+    log = SegmentLog(directory, STREAM, 1, writer)
+    shared = SegmentSharedLog(directory, "messages", writer)
     assert flat(log.read(0, 0, 100)) == [0, 1, 2]
     assert log.put(0, 0, rows(0, 1, 2, 3)) is True
     assert log.append(0, rows(4, 5)) == 4
     shared.append(b"mine")
     assert sorted(message.data for message in shared.read({}, 10)) == [b"before", b"mine"]
-    trimmer = LmdbLog(directory, STREAM, 1, f"{writer}, trimming", idle_s=0)
+    trimmer = SegmentLog(directory, STREAM, 1, f"{writer}, trimming", idle_s=0)
     trimmer.trim(0, 4)
     assert flat(log.read(0, 0, 100)) == [4, 5]
     say("done")
@@ -80,7 +80,7 @@ def work_beside(directory: str, writer: str) -> None:
 
 def read_on_demand(directory: str) -> None:
     """For each line: reads what is new, and says how many rows there are now, and their sum."""
-    log = LmdbLog(directory, STREAM, 1, "reader")
+    log = SegmentLog(directory, STREAM, 1, "reader")
     at = total = 0
     say("ready")
     while sys.stdin.readline():
@@ -92,7 +92,7 @@ def read_on_demand(directory: str) -> None:
 
 def write_messages_on_demand(directory: str, writer: str) -> None:
     """For each line: appends it as a message."""
-    log = LmdbSharedLog(directory, "messages", writer)
+    log = SegmentSharedLog(directory, "messages", writer)
     say("ready")
     while line := sys.stdin.readline():
         say(log.append(line.strip().encode()))

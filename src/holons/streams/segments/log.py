@@ -10,26 +10,25 @@ import pyarrow as pa
 
 from holons.clock import Clock, SystemClock
 from holons.errors import InvariantBroken
-from holons.streams.lmdb import values
-from holons.streams.lmdb.directory import StreamDirectory
-from holons.streams.lmdb.merge import SegmentChunk, cut, merged, same_rows
-from holons.streams.lmdb.segment import Extent, Segment
-from holons.streams.lmdb.writer import Durability, Entry, SegmentWriter, Storage
 from holons.streams.log import Chunk
+from holons.streams.segments.directory import StreamDirectory
+from holons.streams.segments.merge import SegmentChunk, cut, merged, same_rows
+from holons.streams.segments.segment import Extent, Segment
+from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Storage
 
-_VALUE_BYTES: Final = 32 << 20
+_BODY_BYTES_MAX: Final = 32 << 20
 """Larger batches are cut, so that a reader who wants a few rows does not check many."""
 
 
-class LmdbLog:
-    """A stream in LMDB environments, one or more for each writer incarnation; readers merge them by position.
+class SegmentLog:
+    """A stream in segments, one or more for each writer incarnation; readers merge them by position.
 
-    `writer` must be another one in every process and every incarnation. It costs nothing until the first write, so a
-    log that is only read may have any. One object belongs to one thread. What was read stays valid,
-    also when the log is closed or trimmed.
+    Every process and every incarnation needs a `writer` of its own. It costs nothing until the first write, so a log
+    that is only read may have any. One object belongs to one thread. What was read stays valid, also when the log is
+    closed or trimmed.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory, LmdbLog(directory, "bids", 1, "node-a#17") as log:
+    >>> with tempfile.TemporaryDirectory() as directory, SegmentLog(directory, "bids", 1, "node-a#17") as log:
     ...     log.append(0, pa.record_batch({"price": [3, 5, 8]}))
     ...     log.mark(0, 1_000)
     ...     [(chunk.offset, chunk.length, chunk.mark) for chunk in log.read(0, 1, 10)]
@@ -47,13 +46,12 @@ class LmdbLog:
         *,
         durability: Durability = "process",
         segment_bytes: int = Storage.segment_bytes,
-        map_bytes: int = Storage.map_bytes,
         idle_s: float = Storage.idle_s,
         resume: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        assert 0 < partitions < values.HEADER_PARTITION, f"{partitions} partitions"
-        storage = Storage(durability, segment_bytes, map_bytes, idle_s, resume)
+        assert 0 < partitions < 1 << 32, f"{partitions} partitions"
+        storage = Storage(durability, segment_bytes, idle_s, resume)
         self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock())
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._ended: dict[int, _Ended] = {}
@@ -72,7 +70,7 @@ class LmdbLog:
 
     def mark(self, partition: int, ts: int) -> int:
         end = self.end(partition)
-        self._writer.write(lambda: [(values.key(partition, end), values.mark_value(partition, end, ts))])
+        self._writer.write(lambda: [Entry(partition, end, int(ts))])
         return end
 
     def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
@@ -117,7 +115,7 @@ class LmdbLog:
         self._ended.clear()
         self._recent.clear()
 
-    def __enter__(self) -> LmdbLog:
+    def __enter__(self) -> SegmentLog:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,9 +124,10 @@ class LmdbLog:
     # --- merging ------------------------------------------------------------------------------------------------------
 
     def _read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None) -> list[Chunk] | None:
+        """Returns what is there from an offset on; None if something is missing."""
         low = max(offset, self._stream.floor(str(partition)))
         high = low + rows_max
-        holding = [one for one in self._holding(partition, low) if one[0].first < high]
+        holding = [(extent, segment) for extent, segment in self._holding(partition, low) if extent.first < high]
         if not holding:
             return [] if self._end(partition) <= low else None
         pieces = [
@@ -136,28 +135,26 @@ class LmdbLog:
             for _, segment in holding
             for chunk in self._chunks(segment, partition, low, high, columns)
         ]
-        found = merged(pieces, low, high)
-        reached = found[-1].end if found else low
-        if reached < min(high, max(extent.end for extent, _ in holding)):
-            return None
-        return [piece.chunk for piece in found]
+        chunks = merged(pieces, low, high)
+        reached = chunks[-1].end if chunks else low
+        return None if reached < min(high, max(extent.end for extent, _ in holding)) else chunks
 
     def _chunks(
         self, segment: Segment, partition: int, low: int, high: int, columns: Collection[str] | None
     ) -> list[Chunk]:
-        """Chunks of a segment; one that is only read in part is kept for the next read, which wants its rest."""
+        """Returns chunks of a segment; one that is only read in part is kept for the next read, which wants its rest."""
         recent = self._recent.pop(partition, None)
         known = recent[2] if recent is not None and recent[:2] == (segment.name, columns) else None
         chunks = segment.chunks(partition, low, high, columns, known)
-        if chunks and chunks[-1].offset + chunks[-1].length > high:
+        if chunks and chunks[-1].end > high:
             self._recent[partition] = segment.name, columns, chunks[-1]
         return chunks
 
     def _holding(self, partition: int, low: int) -> Iterator[tuple[Extent, Segment]]:
-        """The segments that hold something of a partition beyond an offset."""
+        """Returns the segments that hold something of a partition beyond an offset."""
         ended = self._ended_segments(partition)
         if low < ended.end:
-            yield from (one for one in ended.segments if one[0].end > low)
+            yield from ((extent, segment) for extent, segment in ended.segments if extent.end > low)
         for segment in self._stream.live:
             extent = segment.extent(partition)
             if extent.end > low:
@@ -173,29 +170,27 @@ class LmdbLog:
             self._ended.clear()  # for all partitions: what was trimmed must not stay mapped
         known = self._ended.get(partition)
         if known is None:
-            live = set(self._stream.live)
-            held = [(one.extent(partition), one) for one in self._stream.segments.values() if one not in live]
+            ended = [segment for segment in self._stream.segments.values() if segment not in self._stream.live]
+            held = [(segment.extent(partition), segment) for segment in ended]
             end = max((extent.end for extent, _ in held), default=0)
             known = self._ended[partition] = _Ended(end, held)
         return known
 
     def _compare(self, partition: int, offset: int, rows: pa.RecordBatch) -> None:
-        """Raises if other rows are there. Below the floor nothing is compared."""
+        """Raises an error if other rows are there. Below the floor nothing is compared."""
         at, high = offset, offset + rows.num_rows
-        while at < high:
+        while at < high and self._stream.floor(str(partition)) < high:
             for chunk in self.read(partition, at, high - at):
-                there = cut(chunk, at, high)
-                at = chunk.offset + chunk.length
+                at = chunk.end
                 if chunk.offset >= high:
                     break
-                if there.rows is None or not same_rows(there.rows, rows.slice(there.offset - offset, there.length)):
+                known = cut(chunk, offset, high)
+                if known.rows is None or not same_rows(known.rows, rows.slice(known.offset - offset, known.length)):
                     raise InvariantBroken(
-                        f"position is identity: another row is at or after {there.offset} "
+                        f"position is identity: another row is at or after {known.offset} "
                         f"of partition {partition} of {self._stream.stream!r}",
-                        hint="two runs of one partition put out different rows: look for nondeterminism in the program",
+                        hint="two runs of one partition emitted different rows: look for nondeterminism in the program",
                     )
-            if self._stream.floor(str(partition)) >= high:
-                return
 
     def _needless(self, segment: Segment) -> bool:
         for partition in (segment.kept_for, *range(self.partitions)):
@@ -216,7 +211,6 @@ class _Ended(NamedTuple):
 
 
 def _entries(partition: int, offset: int, rows: pa.RecordBatch) -> Iterator[Entry]:
-    step = max(1, rows.num_rows * _VALUE_BYTES // max(rows.nbytes, 1))
+    step = max(1, rows.num_rows * _BODY_BYTES_MAX // max(rows.nbytes, 1))
     for at in range(0, rows.num_rows, step):
-        part = rows.slice(at, step)
-        yield values.key(partition, offset + at), values.rows_value(partition, offset + at, part)
+        yield Entry(partition, offset + at, rows.slice(at, step))

@@ -1,0 +1,20 @@
+"""Logs between the processes of one machine, in files that only grow.
+
+Read `directory.py` (what lies where, and why nobody can block anybody), then `log.py` and `shared.py`.
+"""
+
+from holons.streams.segments.description import StreamDescription, describe
+from holons.streams.segments.directory import partitions_in, streams_in
+from holons.streams.segments.log import SegmentLog
+from holons.streams.segments.shared import SegmentSharedLog
+from holons.streams.segments.writer import Durability
+
+__all__ = [
+    "Durability",
+    "SegmentLog",
+    "SegmentSharedLog",
+    "StreamDescription",
+    "describe",
+    "partitions_in",
+    "streams_in",
+]
