@@ -234,7 +234,7 @@ def idle_advance_is_not_logged(patch):
     patch.setattr(PartitionTasklet, "_mark_idle", mark_idle)
 
 
-@bug("idle, contended", seed=94)
+@bug("idle, contended", seed=47)
 def who_loses_an_entry_of_the_journal_goes_by_its_own(patch):
     def propose(self, partition, entry):
         body = (entry.offset, entry.foreign, entry.rows, entry.mark)
@@ -266,7 +266,7 @@ def a_checkpoint_is_replaced_by_an_older_one(patch):
     patch.setattr(recovery.Checkpoints, "floors", floors)
 
 
-@bug("highest bid", seed=32)
+@bug("highest bid", seed=185)
 def outputs_are_overwritten_at_their_position(patch):
     def put(self, partition, offset, rows):
         """As a file that is opened for writing at a place: what was there is gone, and what followed as well."""
