@@ -1,6 +1,6 @@
 """A program made of programs: the same two parts, composed.
 
-`BidShare` and `HighestBid` are ordinary programs. `Market` passes each the events it wants; their `on_window` run by
+`Share` and `Highest` are ordinary programs. `Market` passes each the events it wants; their `on_window` run by
 themselves, into channels of their own (`share.on_window`, `highest.on_window`).
 """
 
@@ -25,7 +25,7 @@ class Share(h.Program):
         yield {"window": window.start, "share": self.local[window] / self.total[window]}
 
 
-class HighestBid(h.Program):
+class Highest(h.Program):
     """The highest bid; among equal prices the earliest, whatever the network does."""
 
     emit = "once"
@@ -44,7 +44,7 @@ class Market(h.Program):
     """Both, over the same bids, and what each partition has seen in all."""
 
     share = h.Nested(Share)
-    highest = h.Nested(HighestBid)
+    highest = h.Nested(Highest)
     seen = h.Local(0)
 
     def process(self, events: h.Events) -> None:

@@ -15,7 +15,7 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from holons.clock import Clock
 from holons.errors import CodecError, StoreUnavailable
@@ -79,6 +79,15 @@ class _Wanted:
     tries: int = 0
 
 
+class _Intervals(NamedTuple):
+    """How long a grid waits, in seconds; see `GridStore`."""
+
+    retry_s: float
+    remind_s: float
+    mail_s: float
+    answer_s: float
+
+
 class GridStore:
     """One node's part of the grid; `mail.writer` is the node's name, and never used twice.
 
@@ -106,7 +115,7 @@ class GridStore:
         self._me = mail.writer
         self._clock = clock
         self._copies = copies
-        self._retry_s, self._remind_s, self._mail_s, self._answer_s = retry_s, remind_s, mail_s, answer_s
+        self._intervals = _Intervals(retry_s, remind_s, mail_s, answer_s)
         self._live: frozenset[str] | None = None
         self._records: dict[str, dict[Position, _Record]] = {}
         self._dropped: dict[str, Position] = {}
@@ -175,7 +184,7 @@ class GridStore:
         now_s = self._clock.now_s()
         changed = self._live != frozenset(live)
         self._live = frozenset(live)
-        if changed or now_s - self._reminded_s >= self._remind_s:
+        if changed or now_s - self._reminded_s >= self._intervals.remind_s:
             self._short.update((name, at) for name, records in self._records.items() for at in records)
         self._listen(now_s)
         self._hand_out(now_s)
@@ -222,7 +231,11 @@ class GridStore:
 
     def _question(self, name: str) -> _Question:
         now_s, question = self._clock.now_s(), self._questions.get(name)
-        old = question is not None and question.complete_s is not None and now_s - question.complete_s > self._answer_s
+        old = (
+            question is not None
+            and question.complete_s is not None
+            and now_s - question.complete_s > self._intervals.answer_s
+        )
         if question is None or old:
             question = self._questions[name] = _Question(next(self._numbers), now_s)
         question.used_s = now_s
@@ -292,7 +305,7 @@ class GridStore:
                 self._short.discard((name, position))
                 continue
             free = preference(name, self._others() - record.holders)[: self._lacks(record)]
-            to = [node for node in free if now_s - record.sent_s.get(node, _NEVER) >= self._retry_s]
+            to = [node for node in free if now_s - record.sent_s.get(node, _NEVER) >= self._intervals.retry_s]
             if to:
                 self._send(Put(name, position_text(position), record.data, record.writer, tuple(to)))
                 record.sent_s.update(dict.fromkeys(to, now_s))
@@ -312,9 +325,9 @@ class GridStore:
 
     def _ask(self, now_s: float) -> None:
         for name, question in list(self._questions.items()):
-            if now_s - question.used_s > self._answer_s:
+            if now_s - question.used_s > self._intervals.answer_s:
                 del self._questions[name]
-            elif self._others() - question.answered and now_s - question.asked_s >= self._retry_s:
+            elif self._others() - question.answered and now_s - question.asked_s >= self._intervals.retry_s:
                 self._send(Ask(name, question.number))
                 question.asked_s = now_s
         for (name, position), wanted in list(self._wanted.items()):
@@ -322,13 +335,13 @@ class GridStore:
             holders = [] if record is None else preference(name, record.holders & self._others())
             if record is None or record.data is not None or not holders:
                 del self._wanted[name, position]
-            elif now_s - wanted.sent_s >= self._retry_s:
+            elif now_s - wanted.sent_s >= self._intervals.retry_s:
                 self._send(Want(name, position_text(position), holders[wanted.tries % len(holders)]))
                 wanted.sent_s, wanted.tries = now_s, wanted.tries + 1
 
     def _tell(self, now_s: float) -> None:
         """Says what is held of the names that were asked for or have changed; of all names, now and then."""
-        remind = now_s - self._reminded_s >= self._remind_s
+        remind = now_s - self._reminded_s >= self._intervals.remind_s
         if remind:
             self._changed.update(self._records)
         if self._changed or self._answers:
@@ -347,12 +360,12 @@ class GridStore:
     def _trim(self, now_s: float) -> None:
         """Takes old letters out of the stream: this node's own, and what was read of those that are long gone."""
         below: dict[str, int] = {}
-        while self._sent and now_s - self._sent[0][1] > self._mail_s:
+        while self._sent and now_s - self._sent[0][1] > self._intervals.mail_s:
             below[self._me] = self._sent.popleft()[0] + 1
         for writer, position in self._cursor.items():
             if writer in (self._live or ()) or writer == self._me:
                 self._gone_s.pop(writer, None)
-            elif now_s - self._gone_s.setdefault(writer, now_s) > self._mail_s:
+            elif now_s - self._gone_s.setdefault(writer, now_s) > self._intervals.mail_s:
                 below[writer] = position
         if below:
             self._mail.trim(below)
