@@ -19,7 +19,10 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "holons"
 BENCH = ROOT / "bench" / "src" / "holons_bench"
 
-LINES_MAX = 600
+LINES_MAX = 450
+LINES_OF_A_TEST_MAX = 600
+CLASS_LINES_MAX = 300
+ATTRIBUTES_MAX = 20
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"})
 TIMEKEEPERS = ("src/holons/clock.py", "bench/src/holons_bench/", "src/holons/cli/")
 UNPICKLERS: tuple[str, ...] = (
@@ -35,8 +38,42 @@ Rule = Callable[[str, str], list[str]]
 
 
 def too_long(path: str, text: str) -> list[str]:
-    lines = text.count("\n")
-    return [f"{path}: {lines} lines, at most {LINES_MAX}: make it two files"] if lines > LINES_MAX else []
+    lines, most = text.count("\n"), LINES_OF_A_TEST_MAX if path.startswith("tests/") else LINES_MAX
+    return [f"{path}: {lines} lines, at most {most}: make it two files"] if lines > most else []
+
+
+def large_class(path: str, text: str) -> list[str]:
+    classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    sizes = [
+        (node, count, most, what)
+        for node in classes
+        for count, most, what in (
+            ((node.end_lineno or 0) - node.lineno + 1, CLASS_LINES_MAX, "lines"),
+            (len(attributes_of(node)), ATTRIBUTES_MAX, "attributes"),
+        )
+    ]
+    return [
+        f"{path}:{node.lineno}: {node.name} has {count} {what}, at most {most}: make it two classes"
+        for node, count, most, what in sizes
+        if count > most
+    ]
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    """The attributes that a class declares, or that its methods assign to `self`."""
+    declared = {
+        target.id
+        for statement in node.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+        if isinstance(target, ast.Name)
+    }
+    assigned = {
+        part.attr
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and ast.unparse(part.value) == "self"
+    }
+    return declared | assigned
 
 
 def vague_name(path: str, text: str) -> list[str]:
@@ -124,6 +161,7 @@ CODE = [SOURCE, BENCH, ROOT / "tests"]
     ("rule", "folders"),
     [
         (too_long, CODE),
+        (large_class, [SOURCE, BENCH]),
         (vague_name, CODE),
         (unfinished, CODE),
         (touches_time, [SOURCE, BENCH]),
@@ -151,7 +189,10 @@ def test_the_documents_are_finished():
 @pytest.mark.parametrize(
     ("rule", "path", "text"),
     [
-        (too_long, "src/holons/long.py", "x = 1\n" * 601),
+        (too_long, "src/holons/long.py", "x = 1\n" * 451),
+        (too_long, "tests/test_long.py", "x = 1\n" * 601),
+        (large_class, "src/holons/long.py", "class Long:\n" + "    x = 1\n" * 300),
+        (large_class, "src/holons/wide.py", "class Wide:\n" + "".join(f"    x{n}: int\n" for n in range(21))),
         (vague_name, "src/holons/algebra/log_utils.py", ""),
         (vague_name, "src/holons/common/rows.py", ""),
         (unfinished, "src/holons/open.py", "x = 1  # TO" + "DO later\n"),

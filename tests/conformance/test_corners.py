@@ -106,9 +106,9 @@ def test_an_await_at_every_possible_cut():
             rig.store(0)
             rig.feed(0, second - first)
             rig.work(0)
-            parked = rig.runs[0].parked is not None
+            parked = rig.runs[0].progress.parked
             rig.crash(0)  # perhaps in the middle of an await
-            assert not (parked and rig.runs[0].parked), "a parked call is resumed as not yet begun"
+            assert not (parked and rig.runs[0].progress.parked), "a parked call is resumed as not yet begun"
             while not rig._finish_quietly(100):
                 pass
             assert canonical(rig.collected()) == expected, (first, second)
