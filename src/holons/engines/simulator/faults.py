@@ -39,6 +39,8 @@ class Kind(enum.Enum):
     """The node's clock leaps ahead, as after a suspended machine. It never goes back: the port says so."""
     LOST_ANSWER = "lost answer"
     """What is written is there, but every other time its writer is told that it failed, and writes it again."""
+    ACTOR_CRASH = "actor crash"
+    """An actor dies at some later operation, and starts again. Without actors nothing happens."""
 
 
 FIRST_KINDS: Final = tuple(Kind)[:9]
@@ -167,6 +169,11 @@ def _lose_answers(simulation: Simulation, fault: Fault, member: Member, until_s:
     simulation.world.answers_lost_until_s = until_s
 
 
+def _kill_actor(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if len(simulation.cast):
+        simulation.cast.kill(fault.node, fault.detail % 30)
+
+
 EFFECTS: Final[Mapping[Kind, Effect]] = {
     Kind.CRASH: Effect(_crash_within(60), silences=True, drawn=4),  # crashes are what it is about
     Kind.CRASH_ALL: Effect(_crash_within(7), strikes=_everybody, silences=True),
@@ -181,4 +188,5 @@ EFFECTS: Final[Mapping[Kind, Effect]] = {
     Kind.SPLIT: Effect(_split),
     Kind.CLOCK_JUMP: Effect(_clock_jump),
     Kind.LOST_ANSWER: Effect(_lose_answers),
+    Kind.ACTOR_CRASH: Effect(_kill_actor),
 }

@@ -16,11 +16,12 @@ from typing import TypeAlias
 
 from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, partitions_in, pieces
+from holons.engines.simulator.actors import Actor, Cast
 from holons.engines.simulator.faults import EFFECTS, FIRST_KINDS, Fault, Kind, draw_faults
 from holons.engines.simulator.world import Gate, SimulatedCrash, SimulatedSite
 from holons.errors import PromiseBroken
 from holons.node import Node, Settings, Stopped
-from holons.program import Collected, Job, canonical
+from holons.program import Collected, Cut, Job, canonical
 from holons.windows import Mark
 
 FAULTS_UNTIL_S = 6.0
@@ -86,10 +87,13 @@ class Simulation:
         settings: Settings | None = None,
         foreign: bool = False,
         grid: int | None = None,
+        actors: Sequence[Actor] = (),
     ) -> None:
-        """`foreign` inputs are not ours to write to: they are read through a journal."""
+        """`jobs` run from the beginning, without a submission; `foreign` inputs are not ours to write to: they are read
+        through a journal.
+        """
         self._random = seeded(seed)
-        self._jobs = dict(jobs)
+        self._jobs: dict[str, tuple[Job, Sequence[Cut]]] = {name: (job, ()) for name, job in jobs.items()}
         self._settings = settings or Settings(
             rows_max=self._random.choice([3, 17, 1000]),
             residence_s=1.0,
@@ -114,6 +118,9 @@ class Simulation:
         self._production = self._schedule_production(streams)
         for number, fault in enumerate(self.faults):
             self._schedule(fault.at_s, number, "fault")
+        self.cast = Cast(actors, self)
+        for number in range(len(actors)):
+            self._schedule(0.0, number, "actor")
 
     def _schedule(self, at_s: float, number: int, what: str) -> None:
         self._ticket += 1
@@ -151,10 +158,17 @@ class Simulation:
         rate, offset_s = self._random.uniform(0.9, 1.1), self._random.uniform(0.0, 1000.0)
         member.gate = Gate(self.world, member.number, name, rate=rate, offset_s=offset_s)
         member.node = Node(name, member.gate.ports(), self._settings)
-        for job_name, job in self._jobs.items():
-            member.node.add_job(job_name, job)
-        self._note(f"{name} starts")
+        for job_name, (job, cuts) in self._jobs.items():
+            member.node.add_job(job_name, job, cuts)
+        self.note(f"{name} starts")
         self._schedule(self.world.now_s + self._random.uniform(0.0, member.period_s), member.number, "tick")
+
+    def assign(self, name: str, job: Job, cuts: Sequence[Cut] = ()) -> None:
+        """Gives the code of a job to all members that are up, and to all that start later."""
+        self._jobs[name] = job, cuts
+        for member in self.members:
+            if member.node is not None:
+                member.node.add_job(name, job, cuts)
 
     def _tick(self, member: Member) -> None:
         if member.node is None:
@@ -175,10 +189,11 @@ class Simulation:
         self._schedule(world.now_s + member.period_s * slow * self._random.uniform(0.5, 1.5), member.number, "tick")
 
     def _down(self, member: Member, why: str) -> None:
-        self._note(why)
+        self.note(why)
         member.node = member.gate = None
 
-    def _note(self, what: str) -> None:
+    def note(self, what: str) -> None:
+        """Adds a line to the trace."""
         self.trace.append(f"{self.world.now_s:7.3f}s {what}")
 
     # --- faults ----------------------------------------------------------------------------------------------------
@@ -187,7 +202,7 @@ class Simulation:
         """Lets a fault begin."""
         effect, named = EFFECTS[fault.kind], self.members[fault.node % len(self.members)]
         until_s = self.world.now_s + fault.for_s
-        self._note(f"fault: {fault}")
+        self.note(f"fault: {fault}")
         struck = list(effect.strikes(self.members, named))
         if effect.silences:
             self._away += [(member.number, self.world.now_s, until_s) for member in struck]
@@ -225,7 +240,7 @@ class Simulation:
                 return self._stopped(next(iter(failed[0].values())), self._expected(expected))
             if self.world.now_s > checked_s:
                 checked_s = self.world.now_s + 0.5
-                if self.world.now_s > _PRODUCED_BY_S and self._all_out(self._expected(expected)):
+                if self.world.now_s > _PRODUCED_BY_S and self.cast.ended and self._all_out(self._expected(expected)):
                     return self.outcome("")
         return self.outcome(self._difference(self._expected(expected)))
 
@@ -246,6 +261,10 @@ class Simulation:
             self.strike(self.faults[number])
         elif what == "restart":
             self._restart(self.members[number])
+        elif what == "actor":
+            pause_s = self.cast.go_on(number)
+            if pause_s is not None:
+                self._schedule(self.world.now_s + pause_s, number, "actor")
         else:
             stream, partition, parts = self._production[number]
             piece, log = parts.pop(0), self.world.inputs[stream]
@@ -310,6 +329,8 @@ def simulate(
         return simulation.run(expected)
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - whatever a node raises is a finding
         return simulation.outcome(f"{type(error).__name__}: {error}")
+    finally:
+        simulation.cast.close()
 
 
 def shrink(

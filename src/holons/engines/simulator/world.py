@@ -43,6 +43,10 @@ class Gate:
         """Returns the site as this incarnation uses it."""
         return GatedSite(self).ports(self.name)
 
+    def sleep(self, seconds: float) -> None:
+        """Waits, which a node never does."""
+        raise AssertionError("a node never sleeps: it is ticked")
+
     def pass_through(self, what: str) -> None:
         """Begins an operation, which may be the last one of the node."""
         if self.operations_left is not None:
@@ -92,9 +96,10 @@ class SimulatedSite(MemorySite):
         return log if journal is None else JournaledLog(log, copy.deepcopy(journal))
 
     def reaches(self, writer: str, reader: int) -> bool:
-        """Returns whether messages of a writer reach a node now; every node hears itself."""
-        from_node = int(writer.partition("#")[0].removeprefix("node-"))
-        if from_node == reader:
+        """Returns whether messages of a writer reach a node now; every node hears itself, and actors are never cut off."""
+        kind, _, number = writer.partition("#")[0].rpartition("-")
+        from_node = int(number)
+        if kind != "node" or reader < 0 or from_node == reader:
             return True
         if self.split_until_s > self.now_s and (from_node in self.split_from) != (reader in self.split_from):
             return False
@@ -151,7 +156,7 @@ class SimulatedClock:
         return self.now_s()
 
     def sleep_s(self, seconds: float) -> None:
-        raise AssertionError("a node never sleeps: it is ticked")
+        self._gate.sleep(seconds)
 
     def random(self) -> Random:
         return seeded(self._gate.world.seed)
