@@ -89,7 +89,10 @@ def run(
         ),
     ] = None,
     replicas: Annotated[int, typer.Option(min=1, help="On how many nodes each partition runs.")] = 1,
-    store: Annotated[str | None, typer.Option(metavar="URI", help="Checkpoints elsewhere: a path, or s3://…")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Checkpoints elsewhere: a path, s3://…, or [bold]memory[/bold] (the nodes')."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every channel's rows into files here.")
     ] = None,

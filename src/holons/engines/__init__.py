@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from holons.clock import SystemClock
 from holons.engines.choosing import EngineName, chosen_engine, nodes_of
 from holons.engines.collecting import emitted_by
-from holons.engines.directory_site import DirectorySite
+from holons.engines.directory_site import IN_MEMORY, DirectorySite
 from holons.engines.feeding import FedNodes, Feeder, is_live
 from holons.engines.handle import DriverNodes, Nodes, Run, Work
 from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill
@@ -49,8 +49,8 @@ def run(
     `streams` are `{"bids": [partition 0, partition 1, …]}`. A partition is a table, a list of batches, or an iterator of
     batches, which is read while the job runs. With `log`, a directory, everything is kept there: the streams are loaded into
     it first; without streams the job goes on with those that are in it, from where an earlier run of it was, however that
-    ended. Without `log` nothing is left at the end. Checkpoints may be elsewhere: `store` is a path, or a URI. With
-    `upgrade` the job takes over from its older version.
+    ended. Without `log` nothing is left at the end. Checkpoints may be elsewhere: `store` is a path, a URI, or
+    `"memory"`: nodes hold them for each other. With `upgrade` the job takes over from its older version.
 
     With `engine="spark"` each node is a task of `spark_session`, of the active session, or of one that is opened. With
     `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own. If `engine`
@@ -59,11 +59,7 @@ def run(
     check_inputs(job, streams, nodes, log)
     engine = chosen_engine(engine, spark=spark_session is not None)
     settings = settings or Settings()
-    if settings.replicas > nodes:
-        raise BadInput(
-            f"Settings(replicas={settings.replicas}) asks for more nodes than nodes={nodes}",
-            hint=f"nodes={settings.replicas} or more",
-        )
+    check_settings(settings, nodes, store)
     live = {stream: partitions for stream, partitions in (streams or {}).items() if is_live(partitions)}
     bounded = {stream: partitions for stream, partitions in (streams or {}).items() if stream not in live}
     feeder = Feeder()
@@ -117,6 +113,21 @@ def _check_streams(site: Site, job: Job, streams: Streams | None) -> None:
                 f"stream {source.stream!r} is in {site.name} already",
                 hint="leave out the streams to go on with it, h.run(job, log=...), or choose another directory",
             )
+
+
+def check_settings(settings: Settings, nodes: int, store: str | None) -> None:
+    """Raises `BadInput` for settings that so many nodes cannot follow."""
+    if settings.replicas > nodes:
+        raise BadInput(
+            f"Settings(replicas={settings.replicas}) asks for more nodes than nodes={nodes}",
+            hint=f"nodes={settings.replicas} or more",
+        )
+    if store == IN_MEMORY and settings.copies >= nodes:
+        others = f"{settings.copies} other node{'s' if settings.copies > 1 else ''}"
+        raise BadInput(
+            f"with checkpoints in memory each is held by {others}, and nodes={nodes}",
+            hint=f"nodes={settings.copies + 1} or more, or leave store out",
+        )
 
 
 def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str | None = None) -> None:

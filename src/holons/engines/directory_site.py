@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from holons.clock import Clock, SystemClock
@@ -25,20 +26,24 @@ from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
 from holons.node import SiteWithFolders, no_such_input
 from holons.program import Collected
-from holons.store import DirectoryStore
+from holons.store import DirectoryStore, GridStore, Store
 from holons.streams import DirectoryJournal
 from holons.streams.folder import StoredLog, StoredSharedLog, StreamFolder
 from holons.windows import BEGINNING
 
-_SMALL_STREAMS = ("heartbeats", "logs")
-_SMALL_SEGMENT_BYTES = 1 << 20
+IN_MEMORY: Final = "memory"
+"""Where a site keeps checkpoints that only live in the memory of nodes."""
+_SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
+_SMALL_SEGMENT_BYTES: Final = 1 << 20
 
 
 class DirectorySite(SiteWithFolders):
     """The directory of a site. A plain value: it can travel to other processes, which open what they need."""
 
     def __init__(self, directory: Path | str, store: str | None = None) -> None:
-        """`store` is where checkpoints are kept, if not in the directory: a path, or an address such as `s3://bucket/path`."""
+        """`store` is where checkpoints are kept, if not in the directory: a path, an address such as `s3://bucket/path`, or
+        `"memory"`, that of the nodes.
+        """
         self.directory = Path(directory)
         self._store = store
         self._inputs = StreamFolder(self.directory / "input")
@@ -126,7 +131,9 @@ class DirectorySite(SiteWithFolders):
     def shared_streams(self) -> list[str]:
         return self._shared.names()
 
-    def store(self, writer: str) -> DirectoryStore:
+    def store(self, writer: str, copies: int = 1) -> Store:
+        if self._store == IN_MEMORY:
+            return GridStore(self.shared("grid", writer), self.clock, copies)
         return DirectoryStore(self._store or self.directory / "store")
 
     def folder(self, part: str, name: str) -> Path:

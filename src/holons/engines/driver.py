@@ -103,7 +103,7 @@ class Driver(ABC):
         self.clock = SystemClock()
         self._secret = secrets.token_bytes(32)
         self._token = uuid.uuid4().hex[:8]
-        self._ports = site.ports(f"driver-{self._token}")
+        self._ports = site.ports(f"driver-{self._token}", self.settings)
         self._orders = Orders(site.shared("orders", f"driver-{self._token}"), self._secret)
         self._versions: dict[str, Submitted] = {}
         self._started = self._deaths = 0
@@ -274,7 +274,7 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
 
 def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
     pa.array([0])  # lets Arrow look for pandas now: with the first row put out, that stops the loop for up to a second
-    ports = with_logged_failures(birth.site.ports(birth.name, idle_marks=birth.settings.idle_s is not None))
+    ports = with_logged_failures(birth.site.ports(birth.name, birth.settings))
     orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
     diary, written_s, idle_s, jobs = Diary(node), float("-inf"), _IDLE_S, 0

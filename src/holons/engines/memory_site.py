@@ -95,7 +95,7 @@ class MemorySite(Site):
     def shared_streams(self) -> list[str]:
         return sorted(self.hubs)
 
-    def store(self, writer: str) -> Store:
+    def store(self, writer: str, copies: int = 1) -> Store:
         return self.records
 
     def emitted(self, name: str) -> Outputs:

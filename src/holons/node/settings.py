@@ -38,6 +38,9 @@ class Settings:
     """How often partitions send what they have in open windows, for `peek(window, preview=True)`. None: not at all."""
     replicas: int = 1
     """On how many nodes each partition runs."""
+    copies: int = 1
+    """With checkpoints in memory (`store="memory"`): how many other nodes hold each record beside the one that wrote it. So
+    many nodes may die together, and nothing is lost."""
     guarantee: Guarantee = "exactly-once"
     """With "at-least-once", output rows are appended, not put at their positions: for logs that cannot check those, but take
     appends from several writers. After a fault rows may come again; none is missing, and first occurrences are in order."""

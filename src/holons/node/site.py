@@ -16,6 +16,7 @@ from holons.clock import Clock
 from holons.errors import BadInput
 from holons.node.jobs import Jobs, read_jobs
 from holons.node.ports import Ports
+from holons.node.settings import Settings
 from holons.store import Store
 from holons.streams import InputLog, Journal, JournaledLog, SharedLog, WritableLog
 
@@ -52,19 +53,21 @@ class NodeSite(Protocol):
         """Returns a stream that nodes and drivers share."""
         ...
 
-    def store(self, writer: str) -> Store:
-        """Returns the store of checkpoints."""
+    def store(self, writer: str, copies: int = 1) -> Store:
+        """Returns the store of checkpoints; if nodes keep them in memory, each by its writer and `copies` others."""
         ...
 
-    def ports(self, writer: str, *, idle_marks: bool = False) -> Ports:
+    def ports(self, writer: str, settings: Settings | None = None) -> Ports:
         """Returns the site as one node or driver uses it, in whose process this is called.
 
-        Inputs have producers of their own, so with `idle_marks` they are read through a journal, and from then on always.
+        Inputs have producers of their own: if the settings let idle partitions be marked, they are read through a
+        journal, and from then on always.
         """
+        chosen = settings or Settings()
         rows = cache(lambda stream: self.input(stream, writer))
 
         def journaled(stream: str) -> InputLog:
-            log, journal = rows(stream), self.journal(stream, create=idle_marks)
+            log, journal = rows(stream), self.journal(stream, create=chosen.idle_s is not None)
             return log if journal is None else JournaledLog(log, journal)
 
         return Ports(
@@ -75,7 +78,7 @@ class NodeSite(Protocol):
             previews=lambda job: self.shared(f"previews-{job}", writer),
             input=journaled,
             output=cache(lambda job, channel, partitions: self.output(job, channel, partitions, writer)),
-            store=self.store(writer),
+            store=self.store(writer, chosen.copies),
         )
 
 

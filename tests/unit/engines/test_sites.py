@@ -14,7 +14,7 @@ from holons.engines.collecting import emitted
 from holons.engines.directory_site import DirectorySite
 from holons.engines.memory_site import MemorySite
 from holons.errors import BadInput
-from holons.node import Node, Site, submit
+from holons.node import Node, Settings, Site, submit
 from holons.streams import AppendableLog, ReadableLog
 from holons.windows import END
 
@@ -81,7 +81,7 @@ def test_an_input_has_a_journal_from_when_one_is_wanted(site):
     assert site.journal("in") is None
     site.ports("node-1#1").input("in").read(0, 0, 10)
     assert site.journal("in") is None
-    journaled = site.ports("node-2#1", idle_marks=True).input("in")
+    journaled = site.ports("node-2#1", Settings(idle_s=1.0)).input("in")
     journaled.read(0, 0, 10)
     assert journaled.mark(0, 7) == 1
     assert marks(site.ports("node-3#1").input("in"))[1:] == [7], "by everybody, from then on"

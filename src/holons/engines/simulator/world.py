@@ -131,7 +131,7 @@ class GatedSite(NodeSite):
     def shared(self, stream: str, writer: str) -> SimulatedStream:
         return SimulatedStream(self._site.shared(stream, writer), _name_in_seeds(stream), self._gate)
 
-    def store(self, writer: str) -> Store:
+    def store(self, writer: str, copies: int = 1) -> Store:
         if self._site.grid is None:
             return SimulatedStore(self._site.records, self._gate)
         return GridStore(self.shared("grid", writer), self.clock, self._site.grid)
