@@ -12,7 +12,7 @@ from typing import Protocol
 Random = random.Random
 
 
-def seeded(seed: int) -> Random:
+def seeded(seed: int | str) -> Random:
     """Randomness that can be replayed: for the simulator, never for secrets."""
     return random.Random(seed)  # noqa: S311
 

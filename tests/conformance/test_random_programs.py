@@ -11,29 +11,16 @@ import cloudpickle
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.conformance.random_programs import JobSpec, ProgramSpec, job_spec, row
 from tests.conformance.trimming import TrimmingRig
-from tests.workloads import Partition, partition
 
 import holons as h
+from holons.engines.simulator.random_jobs import ProgramSpec, job_spec, workload
+from holons.engines.simulator.random_programs import job_of
 from holons.program import canonical
 from holons.semantics import run as run_oracle
 from holons.windows import FixedSpec
 
 SEEDS = range(400)
-
-
-def workload(spec: JobSpec, seed: int) -> dict[str, list[Partition]]:
-    """One to three partitions for each stream: disorder, late rows, null times and values, marks, years of silence."""
-    rng = random.Random(f"rows {seed}")
-    span_s = rng.choice([3, 8, 20])
-    return {
-        stream: [
-            partition(rng, row, span_s=span_s, rows=rng.choice([4, 20]), disorder_us=disorder_us)
-            for _ in range(rng.randint(1, 3))
-        ]
-        for stream, disorder_us in spec.streams
-    }
 
 
 @pytest.mark.filterwarnings("ignore::holons.engines.LateRows")
@@ -43,7 +30,7 @@ def workload(spec: JobSpec, seed: int) -> dict[str, list[Partition]]:
 )  # a smaller seed is no simpler
 def test_random_programs_equal_the_oracle(seed):
     spec = job_spec(seed)
-    job, streams, rng = spec.job(), workload(spec, seed), random.Random(f"run {seed}")
+    job, streams, rng = job_of(spec), workload(spec, seed), random.Random(f"run {seed}")
     expected = canonical(run_oracle(job, streams))
     rig = TrimmingRig(job, streams, seed, replicas=rng.randint(1, 3))
     broken = rig.run(rows_max=rng.choice([1, 3, 100]), mischief=rng.choice([0.1, 0.4]))
@@ -108,7 +95,7 @@ def test_windows_are_emitted_rows_set_aside_and_seals_dropped():
     channels, dropped = set(), 0
     for seed in range(25):
         spec = job_spec(seed)
-        rig = TrimmingRig(spec.job(), workload(spec, seed), seed)
+        rig = TrimmingRig(job_of(spec), workload(spec, seed), seed)
         channels |= set(rig.run(rows_max=5, mischief=0.4))
         dropped += rig.dropped
     assert channels >= {"late", "dead", "process", "positive", "twice", "on_h0"}

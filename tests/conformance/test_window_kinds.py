@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pytest
-from tests.conformance.random_programs import row
 from tests.conformance.trimming import TrimmingRig
 from tests.workloads import partition
 
 import holons as h
 from holons.engines.simulator import Simulation
 from holons.engines.simulator.faults import Kind
+from holons.engines.simulator.random_jobs import row
 from holons.engines.why import why
 from holons.program import canonical
 from holons.semantics import run as run_oracle

@@ -8,14 +8,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from tests.conformance import programs
-from tests.conformance.random_programs import job_spec
-from tests.conformance.test_random_programs import workload
 from tests.simulation.scenarios import SCENARIOS, simulated
 from tests.workloads import SECOND, YEAR, _bid, _click, _visit, load, streams
 
 import holons as h
 from holons.engines.memory_site import MemorySite
 from holons.engines.simulator import simulate
+from holons.engines.simulator.random_jobs import job_spec, workload
+from holons.engines.simulator.random_programs import job_of
 from holons.node import Node, Settings, sync_stream
 from holons.node.job_on_node import JobOnNode
 from holons.program import canonical
@@ -349,7 +349,7 @@ def test_two_copies_of_everything_in_lockstep():
 def test_random_programs_in_lockstep():
     for seed in range(15):
         spec = job_spec(seed)
-        job, given = spec.job(), workload(spec, seed)
+        job, given = job_of(spec), workload(spec, seed)
         expected = {"it": run_oracle(job, given)}
         settings = replace(TINY, max_ahead_s=random.Random(seed).choice([0.0, 1.0]))
         outcome = simulate({"it": job}, given, expected, seed, settings=settings)
