@@ -28,6 +28,10 @@ class Clock(Protocol):
         """Seconds that this thread has computed: time in which others had the processor does not count."""
         ...
 
+    def utc_us(self) -> int:
+        """Microseconds since 1970 in the calendar of this machine, which may be wrong, and may go back."""
+        ...
+
     def sleep_s(self, seconds: float) -> None:
         """Let that much time pass."""
         ...
@@ -48,6 +52,9 @@ class SystemClock:
 
     def worked_s(self) -> float:
         return time.thread_time()
+
+    def utc_us(self) -> int:
+        return time.time_ns() // 1_000
 
     def sleep_s(self, seconds: float) -> None:
         time.sleep(seconds)

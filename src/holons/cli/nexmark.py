@@ -218,7 +218,7 @@ def _write(load: Load, site: DirectorySite, console: Console) -> None:
             log = loading.enter_context(site.loading(stream, load.partitions))
             for partition in range(load.partitions):
                 for batch in load.batches(stream, partition, rows=_BATCH_ROWS):
-                    log.append(partition, batch)
+                    log.append(partition, batch, live=False)
                     progress.advance(progress.task_ids[0], batch.num_rows)
                 log.mark(partition, END.ts)
 

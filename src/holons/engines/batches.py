@@ -45,6 +45,9 @@ class Staged(msgspec.Struct, frozen=True):
 class _Placed(msgspec.Struct, frozen=True):
     staged: Staged
     offset: int
+    appended: int
+    """When the batch was committed: whoever puts the rows, and whenever, says the same."""
+    live: bool
 
 
 class Batches:
@@ -90,8 +93,11 @@ class Batches:
 
     # --- in one process at a time ------------------------------------------------------------------------------------
 
-    def commit(self, source: str, number: int, staged: Sequence[Staged]) -> bool:
-        """Appends a batch in the given order; returns False if it, or a later one of this source, was committed before."""
+    def commit(self, source: str, number: int, staged: Sequence[Staged], *, live: bool = True) -> bool:
+        """Appends a batch in the given order; returns False if it, or a later one of this source, was committed before.
+
+        Rows that come into being now are `live`; else they are history.
+        """
         with self._locked():
             self._apply_open_commits()
             known = self.newest(source)
@@ -101,9 +107,9 @@ class Batches:
             filled = [rows for rows in staged if rows.rows]
             with closing(self._log()) as log:
                 ends = {partition: log.end(partition) for partition in {rows.partition for rows in filled}}
-            placed = []
+            placed, now_us = [], self.site.clock.utc_us()
             for rows in filled:
-                placed.append(_Placed(rows, ends[rows.partition]))
+                placed.append(_Placed(rows, ends[rows.partition], now_us, live))
                 ends[rows.partition] += rows.rows
             self._create(self._source(source) / f"{number:020d}.commit", msgspec.json.encode(placed))
             self.forget(rows for rows in staged if not rows.rows)
@@ -159,7 +165,7 @@ class Batches:
         with pa.memory_map(str(self._folder / placed.staged.file)) as source, pa.ipc.open_file(source) as rows:
             for number in range(rows.num_record_batches):
                 batch = rows.get_batch(number)
-                log.put(placed.staged.partition, offset, batch)
+                log.put(placed.staged.partition, offset, batch, appended=placed.appended, live=placed.live)
                 offset += batch.num_rows
 
     def _log(self) -> WritableLog:

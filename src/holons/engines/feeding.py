@@ -41,6 +41,7 @@ class Feeder:
             self._stopped = True
 
     def _fill(self, log: AppendableLog, partition: int, rows: PartitionRows) -> None:
+        live = isinstance(rows, Iterator)  # beside live partitions there may be bounded ones
         try:
             for piece in pieces(rows):
                 with self._writing:  # a log has one writer
@@ -49,7 +50,7 @@ class Feeder:
                     if isinstance(piece, Mark):
                         log.mark(partition, piece.ts)
                     else:
-                        log.append(partition, piece)
+                        log.append(partition, piece, live=live)
         except BaseException as error:  # noqa: BLE001 - a user's iterator may raise anything: the run fails with it
             self.error = error
 

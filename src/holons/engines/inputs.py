@@ -62,13 +62,13 @@ def check_piece(piece: object, where: str = "a partition") -> None:
 
 
 def fill(log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:
-    """Appends bounded inputs to a log, and ends it."""
+    """Appends bounded inputs to a log, as history, and ends it."""
     for number, rows in enumerate(partitions):
         for piece in pieces(rows):
             if isinstance(piece, Mark):
                 log.mark(number, piece.ts)
             else:
-                log.append(number, piece)
+                log.append(number, piece, live=False)
 
 
 def check_job(job: object) -> None:

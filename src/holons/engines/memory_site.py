@@ -28,6 +28,9 @@ class TurnClock:
     def worked_s(self) -> float:
         return self._now_s
 
+    def utc_us(self) -> int:
+        return round(self._now_s * 1_000_000)
+
     def sleep_s(self, seconds: float) -> None:
         self._now_s += seconds
 
@@ -64,11 +67,11 @@ class MemorySite(Site):
         self.producer(stream, partitions, "creator").mark(0, BEGINNING)
 
     def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> MemoryLog:
-        return self.inputs.setdefault(stream, MemoryLog(partitions))
+        return self.inputs.setdefault(stream, MemoryLog(partitions, self.clock))
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[MemoryLog]:
-        log = MemoryLog(partitions)
+        log = MemoryLog(partitions, self.clock)
         yield log
         self.inputs[stream] = log
 

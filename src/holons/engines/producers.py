@@ -203,7 +203,7 @@ def _write(
             clock.sleep_s(min(left_s, _WAIT_S))
             if not wanted():
                 return None
-        log.put(partition, offsets[partition], batch)
+        log.put(partition, offsets[partition], batch, live=begin.paced)
         offsets[partition] += batch.num_rows
         rows += batch.num_rows
         lags_s += [0.0] * (int(due_s) + 1 - len(lags_s))

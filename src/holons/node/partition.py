@@ -164,7 +164,7 @@ class PartitionTasklet:
         except LogUnavailable:
             self._observe(quiet=False)
             return False
-        for offset, rows, mark, whole in joined(chunks):
+        for offset, rows, mark, whole, _ in joined(chunks):
             if rows is None:
                 assert mark is not None
                 self.run.mark(mark, offset)

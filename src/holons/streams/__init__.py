@@ -2,6 +2,10 @@
 
 Read `log.py` (the port), then an implementation. `files.py` reads rows from files, `sinks.py` writes them to files.
 
+**Logs know when rows were appended**, and whether as they came into being (`live`) or from a history that was loaded. The
+time is that of the writer's clock, made not to go back, and is stored with the rows: so whatever depends on it is the same
+for every reader.
+
 **A journal grows with its input.** A new job reads an input from the beginning and must find the marks where they were, so
 no journal is trimmed by itself.
 
@@ -19,6 +23,7 @@ from holons.streams.journal import DirectoryJournal, Journal, MemoryJournal
 from holons.streams.journaled import JournaledLog
 from holons.streams.log import (
     AppendableLog,
+    Appended,
     Chunk,
     InputLog,
     MarkableLog,
@@ -34,6 +39,7 @@ from holons.streams.sinks import ByTime, FileSink, Positioned
 
 __all__ = [
     "AppendableLog",
+    "Appended",
     "ByColumn",
     "ByTime",
     "Chunk",

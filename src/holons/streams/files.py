@@ -100,7 +100,7 @@ def load(
     end: int | None = None,
     progress: Callable[[LoadProgress], None] | None = None,
 ) -> int:
-    """Appends the rows of files to a log; returns how many rows. The same files and options always give the same log.
+    """Appends the rows of files to a log, as history; returns how many. The same files and options give the same log.
 
     Without a `format` the name of each file says it. All files have the columns of `schema`, or those of the first file with
     rows; their types in CSV and JSON then follow from that whole file, which is read at once. Parquet is streamed, and
@@ -148,7 +148,7 @@ class _Dealer:
             self._deal_by_column(batch, self._by, path)
         else:
             turn = file if self._by == "file" else self._batches
-            self._log.append(turn % self._log.partitions, batch)
+            self._log.append(turn % self._log.partitions, batch, live=False)
         self._batches += 1
         self.rows += batch.num_rows
 
@@ -173,7 +173,7 @@ class _Dealer:
         edges = np.searchsorted(owners[order], np.arange(self._log.partitions + 1))
         for partition, (first, last) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist())):
             if first < last:
-                self._log.append(partition, dealt.slice(first, last - first))
+                self._log.append(partition, dealt.slice(first, last - first), live=False)
 
 
 # --- from files -----------------------------------------------------------------------------------------------------

@@ -30,6 +30,10 @@ class Chunk(NamedTuple):
     """All columns of the rows, if `rows` has only some of them."""
     cut: bool = False
     """Whether the stored piece from which these rows were taken has more rows after them."""
+    appended: int = 0
+    """When this was appended, in microseconds since 1970 by its writer's clock; 0 if nobody knows."""
+    live: bool = False
+    """Whether rows were appended as they came into being; else they are history, which was loaded later."""
 
     @property
     def length(self) -> int:
@@ -49,7 +53,7 @@ class Chunk(NamedTuple):
             read = whole.read
             whole = Whole(whole.schema, lambda: read().slice(skip, length))
         cut = self.cut or skip + length < self.rows.num_rows
-        return Chunk(self.offset + skip, self.rows.slice(skip, length), None, whole, cut)
+        return self._replace(offset=self.offset + skip, rows=self.rows.slice(skip, length), whole=whole, cut=cut)
 
     def only(self, columns: Collection[str] | None) -> Chunk:
         """Returns the same rows with those of the named columns that they have; with all columns for None."""
@@ -70,6 +74,15 @@ def chosen_fields(schema: pa.Schema, columns: Collection[str]) -> list[int]:
     return chosen or list(range(len(schema.names)))
 
 
+class Appended(NamedTuple):
+    """When some rows were appended, and whether as they came into being; see `Chunk`."""
+
+    rows: int
+    """How many rows they are."""
+    at: int
+    live: bool
+
+
 class JoinedChunks(NamedTuple):
     """Chunks that follow each other, as one table; or one mark."""
 
@@ -77,6 +90,8 @@ class JoinedChunks(NamedTuple):
     rows: pa.Table | None
     mark: int | None
     whole: Callable[[], pa.Table] | None
+    appended: tuple[Appended, ...] = ()
+    """For the rows of each chunk, when they were appended."""
 
 
 def joined(chunks: Sequence[Chunk]) -> Iterator[JoinedChunks]:
@@ -90,7 +105,9 @@ def joined(chunks: Sequence[Chunk]) -> Iterator[JoinedChunks]:
             yield from (JoinedChunks(chunk.offset, None, chunk.mark, None) for chunk in alike)
         else:
             table = pa.Table.from_batches([chunk.rows for chunk in alike])
-            yield JoinedChunks(alike[0].offset, table, None, None if whole is None else partial(_whole_of, alike))
+            appended = tuple(Appended(chunk.length, chunk.appended, chunk.live) for chunk in alike)
+            read_whole = None if whole is None else partial(_whole_of, alike)
+            yield JoinedChunks(alike[0].offset, table, None, read_whole, appended)
 
 
 def _whole_of(chunks: Sequence[Chunk]) -> pa.Table:
@@ -154,16 +171,26 @@ class AppendableLog(MarkableLog, Protocol):
         """How many partitions the log has."""
         ...
 
-    def append(self, partition: int, rows: pa.RecordBatch) -> int:
-        """Adds rows at the end; returns the offset of the first."""
+    def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
+        """Adds rows at the end, with the time at which that happens; returns the offset of the first.
+
+        That time never goes back within a partition, whatever the clocks of its writers say. Rows that did not come into
+        being just now, but are loaded from somewhere, are not `live`.
+        """
         ...
 
 
 class PositionedLog(Protocol):
     """A log into which rows are written at positions that the writer chooses, so that writing them again changes nothing."""
 
-    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
-        """Writes rows at a position (invariant: position is identity); returns False if all of them were there."""
+    def put(
+        self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
+    ) -> bool:
+        """Writes rows at a position (invariant: position is identity); returns False if all of them were there.
+
+        `appended` is when they were appended, for several writers of the same rows to agree on; None: now. As in `append`,
+        that time never goes back.
+        """
         ...
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from holons import codec
+from holons.clock import Clock, SystemClock
 from holons.errors import InvariantBroken
 from holons.streams.log import Chunk
 
@@ -16,22 +17,26 @@ from holons.streams.log import Chunk
 class MemoryLog:
     """A log that keeps the chunks of each partition in a list."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, clock: Clock | None = None) -> None:
         self._chunks: list[list[Chunk]] = [[] for _ in range(partitions)]
         self._starts: list[list[int]] = [[] for _ in range(partitions)]
         self._ends = [0] * partitions
+        self._appended = [0] * partitions
+        self._clock = clock or SystemClock()
 
     @property
     def partitions(self) -> int:
         return len(self._chunks)
 
-    def append(self, partition: int, rows: pa.RecordBatch) -> int:
-        return self._add(partition, Chunk(self._ends[partition], rows))
+    def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
+        return self._add(partition, Chunk(self._ends[partition], rows, live=live))
 
     def mark(self, partition: int, ts: int) -> int:
         return self._add(partition, Chunk(self._ends[partition], None, ts))
 
-    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+    def put(
+        self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
+    ) -> bool:
         end = self._ends[partition]
         if offset > end:
             raise InvariantBroken(
@@ -47,7 +52,7 @@ class MemoryLog:
                 hint="two runs of one partition emitted different rows: look for nondeterminism in the program",
             )
         if known < rows.num_rows:
-            self.append(partition, rows.slice(known))
+            self._add(partition, Chunk(end, rows.slice(known), live=live), appended)
         return known < rows.num_rows
 
     def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
@@ -82,9 +87,11 @@ class MemoryLog:
     def close(self) -> None:
         """Does nothing: memory needs no closing."""
 
-    def _add(self, partition: int, chunk: Chunk) -> int:
+    def _add(self, partition: int, chunk: Chunk, appended: int | None = None) -> int:
         if chunk.length:
-            self._chunks[partition].append(chunk)
+            now_us = self._clock.utc_us() if appended is None else appended
+            self._appended[partition] = max(now_us, self._appended[partition])
+            self._chunks[partition].append(chunk._replace(appended=self._appended[partition]))
             self._starts[partition].append(chunk.offset)
             self._ends[partition] += chunk.length
         return chunk.offset

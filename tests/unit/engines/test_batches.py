@@ -82,6 +82,16 @@ def test_old_commits_are_forgotten_but_not_the_last(site):
     assert read(site) == {0: list(range(10))}
 
 
+def test_all_rows_of_a_batch_were_appended_when_it_was_committed(site):
+    batches, began_us = Batches(site, "in", 2), site.clock.utc_us()
+    batches.commit("query", 0, [batches.stage(0, rows(1, 2)), batches.stage(1, rows(10))])
+    batches.commit("table", 0, [batches.stage(0, rows(3))], live=False)
+    with site.input("in", "reader") as log:
+        (first, history), (other,) = (log.read(partition, 0, 9) for partition in range(2))
+    assert began_us <= first.appended == other.appended <= history.appended <= site.clock.utc_us()
+    assert (first.live, other.live, history.live) == (True, True, False)
+
+
 def test_batches_of_all_processes_share_segments(site):
     for number in range(20):
         batches = Batches(site, "in", 1)

@@ -9,6 +9,7 @@ from itertools import count, pairwise
 
 import pyarrow as pa
 
+from holons.clock import SystemClock
 from holons.streams import Chunk, MemoryHub, MemoryLog, SharedLog
 from holons.streams.segments import SegmentLog, SegmentSharedLog
 
@@ -17,11 +18,21 @@ PARTITIONS = 3
 _incarnations = count()
 
 
+class Calendar(SystemClock):
+    """A clock whose calendar is set by hand."""
+
+    at_us = 1_000
+
+    def utc_us(self) -> int:
+        return self.at_us
+
+
 class MemoryKind:
     """Memory: every writer is the same object."""
 
     def __init__(self) -> None:
-        self.log = MemoryLog(PARTITIONS)
+        self.calendar = Calendar()
+        self.log = MemoryLog(PARTITIONS, self.calendar)
         self.hub = MemoryHub()
 
     def open(self, writer: str) -> Log:
@@ -36,14 +47,16 @@ class SegmentKind:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        self.calendar = Calendar()
         self.logs: dict[str, SegmentLog] = {}
         self.shared: dict[str, SegmentSharedLog] = {}
 
     def open(self, writer: str) -> Log:
         if writer not in self.logs:
             incarnation = f"{writer}#{next(_incarnations)}"
+            storage = {"segment_bytes": 3_000, "idle_s": 0}
             self.logs[writer] = SegmentLog(
-                self.directory, "rows", PARTITIONS, incarnation, segment_bytes=3_000, idle_s=0
+                self.directory, "rows", PARTITIONS, incarnation, **storage, clock=self.calendar
             )
         return self.logs[writer]
 

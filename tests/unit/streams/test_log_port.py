@@ -91,6 +91,54 @@ def test_trimming_again_lower_changes_nothing(log: Log):
     assert (log.start(0), flat(log.read(0, 2, 9))) == (2, [3, 4])
 
 
+# --- when rows were appended -----------------------------------------------------------------------------------------
+
+
+def appended(log: Log, low: int = 0, rows_max: int = 100) -> list[tuple[int, int, bool]]:
+    """For every row and mark: its offset, when it was appended, and whether as it came into being."""
+    chunks = log.read(0, low, rows_max)
+    return [(at, chunk.appended, chunk.live) for chunk in chunks for at in range(chunk.offset, chunk.end)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_keep_the_time_at_which_they_were_appended(kind):
+    with kind_of_log(kind) as logs:
+        log = logs.open("a")
+        log.append(0, rows(1, 2))
+        logs.calendar.at_us = 2_000
+        log.append(0, rows(3), live=False)
+        log.mark(0, 5)
+        log.put(0, 4, rows(4, 5))
+        log.put(0, 5, rows(5, 6), appended=2_500, live=False)
+        expected = [(0, 1_000, True), (1, 1_000, True), (2, 2_000, False), (3, 2_000, False)]
+        expected += [(4, 2_000, True), (5, 2_000, True), (6, 2_500, False)]
+        assert appended(log) == expected
+        logs.calendar.at_us = 9_000
+        for low in range(8):
+            for rows_max in range(8):
+                assert appended(log, low, rows_max) == expected[low : low + rows_max]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_time_of_appending_never_goes_back(kind):
+    """Neither when a clock is set back, nor when another writer's clock is behind, nor when a writer begins anew."""
+    with kind_of_log(kind) as logs:
+        for number, at_us in enumerate([5_000, 4_000, 6_000, 1_000, 7_000, 3_000]):
+            logs.calendar.at_us = at_us
+            logs.open("ab"[number % 2]).append(0, rows(number))
+            if number % 3 == 1 and isinstance(logs, SegmentKind):
+                logs.reopen("a")
+        assert [at for _, at, _ in appended(logs.open("c"))] == [5_000, 5_000, 6_000, 6_000, 7_000, 7_000]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_columns_keep_the_time_too(kind):
+    with kind_of_log(kind) as logs:
+        logs.open("a").append(0, rows(*range(40_000)))
+        (chunk,) = logs.open("b").read(0, 3, 5, ["value"])
+        assert (chunk.appended, chunk.live, chunk.length) == (1_000, True, 5)
+
+
 # --- against a list -------------------------------------------------------------------------------------------------
 
 partitions = st.integers(0, PARTITIONS - 1)

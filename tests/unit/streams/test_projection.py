@@ -69,7 +69,7 @@ def body_of(batch: pa.RecordBatch) -> Body:
     body = schema.body(batch)
     places = schema.places(body)
     checksum = frames.rest_checksum(memoryview(body), places)
-    frame = frames.Frame(schema.kind, 0, 0, batch.num_rows, 0, body.size, checksum, len(places), 0)
+    frame = frames.Frame(schema.kind, False, 0, 0, batch.num_rows, 0, body.size, checksum, len(places), 0)
     return Body(schema, frame, bytearray(body), places)
 
 
@@ -209,7 +209,7 @@ def test_a_flipped_bit_in_the_places_of_columns_is_noticed(columns):
     places = [frames.ColumnPlace(at, at + 8, 77 + at) for at in range(columns)]
     records = frames.place_records(places)
     assert frames.places_of(memoryview(records), columns) == places
-    assert len(records) == (frames.Frame(1, 0, 0, 1, 0, 0, 0, columns, 0).records - 1) * frames.RECORD_BYTES
+    assert len(records) == (frames.Frame(1, False, 0, 0, 1, 0, 0, 0, columns, 0).records - 1) * frames.RECORD_BYTES
     for at in range(len(records)):
         damaged = bytearray(records)
         damaged[at] ^= 1 << at % 8

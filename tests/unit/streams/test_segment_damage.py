@@ -157,11 +157,11 @@ def test_a_segment_of_an_older_version_is_told_from_damage(tmp_path, written):
 
 
 def test_a_newer_format_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "FORMAT", 4)
+    monkeypatch.setattr(segment, "FORMAT", 5)
     with opened(tmp_path, "w") as log:
         log.append(0, rows(1))
     monkeypatch.undo()
-    with pytest.raises(LogDamaged, match="format 4"):
+    with pytest.raises(LogDamaged, match="format 5"):
         all_in(tmp_path)
 
 

@@ -325,6 +325,9 @@ class HandClock:
     def now_s(self) -> float:
         return self.at_s
 
+    def utc_us(self) -> int:
+        return round(self.at_s * 1_000_000)
+
     def sleep_s(self, seconds: float) -> None:
         self.at_s += seconds
 

@@ -271,7 +271,7 @@ class Simulation:
             if isinstance(piece, Mark):
                 log.mark(partition, piece.ts)
             else:
-                log.append(partition, piece)
+                log.append(partition, piece, live=False)
 
     def _stopped(self, why: Stopped, expected: Mapping[str, Collected]) -> Outcome:
         """Judges a job that has stopped: a checkpoint may be lost, but no row may be wrong."""

@@ -155,6 +155,9 @@ class SimulatedClock:
     def worked_s(self) -> float:
         return self.now_s()
 
+    def utc_us(self) -> int:
+        return round(self.now_s() * 1_000_000)
+
     def sleep_s(self, seconds: float) -> None:
         self._gate.sleep(seconds)
 
@@ -248,9 +251,9 @@ class GatedLog:
     def partitions(self) -> int:
         return self._log.partitions
 
-    def append(self, partition: int, rows: pa.RecordBatch) -> int:
+    def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
         self._gate.log("append rows")
-        offset = self._log.append(partition, rows)
+        offset = self._log.append(partition, rows, live=live)
         self._gate.pass_through("rows appended")
         return offset
 
@@ -258,13 +261,15 @@ class GatedLog:
         self._gate.log("mark")
         return self._log.mark(partition, ts)
 
-    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+    def put(
+        self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
+    ) -> bool:
         self._gate.log(f"put {rows.num_rows} rows")
         half = rows.num_rows // 2
         if half:  # a crash may fall between the rows of one batch
-            self._log.put(partition, offset, rows.slice(0, half))
+            self._log.put(partition, offset, rows.slice(0, half), appended=appended, live=live)
             self._gate.pass_through("half of the rows put")
-        new = self._log.put(partition, offset, rows)
+        new = self._log.put(partition, offset, rows, appended=appended, live=live)
         self._gate.answer(LogUnavailable)
         return new
 

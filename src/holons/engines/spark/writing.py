@@ -114,7 +114,7 @@ class BatchWriter(DataSourceArrowWriter):
         return self._writing.stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._writing.batches.commit(self._source, self._number, _in_order(messages))
+        self._writing.batches.commit(self._source, self._number, _in_order(messages), live=False)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._writing.batches.forget(_in_order(messages))

@@ -1,6 +1,6 @@
 """Frames: what one append adds to a segment, byte for byte.
 
-A frame is a record of 64 bytes in the index and its body in the data. The record says what the body is, where it is, how
+A frame is a record of 72 bytes in the index and its body in the data. The record says what the body is, where it is, how
 many offsets it takes up, and at which position of the stream it stands; it has a checksum of its own. A mark has no body.
 
 The body of rows is the Arrow IPC message of one record batch, after those of its dictionaries if it has any; the message
@@ -33,15 +33,15 @@ MESSAGE: Final = 4
 SCHEMA: Final = 5
 PLACES: Final = 6  # no frame: where two columns of the frame before are
 
-RECORD_BYTES: Final = 64
+RECORD_BYTES: Final = 72
 PLACED_BYTES_MIN: Final = 64 << 10
 """A smaller body is copied whole when it is read, so that nothing is saved by reading some columns of it."""
 
-_RECORD: Final = struct.Struct("<IIQQqQIIQ")  # as in `Frame`
-_PLACES: Final = struct.Struct("<I4xQQQQQQ")  # twice what is in `ColumnPlace`
-_WORDS: Final = struct.Struct("<7Q")
+_RECORD: Final = struct.Struct("<HHIQQqQIIQq")  # as in `Frame`
+_PLACES: Final = struct.Struct("<H6xQQQQQQ8x")  # twice what is in `ColumnPlace`
+_WORDS: Final = struct.Struct("<8Q")
 _CHECK: Final = struct.Struct("<Q")
-_FACTORS: Final = tuple(pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(1, 8))  # all odd
+_FACTORS: Final = tuple(pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(1, 9))  # all odd
 _END_OF_STREAM_BYTES: Final = 8
 
 
@@ -49,6 +49,8 @@ class Frame(NamedTuple):
     """What the record of a frame says."""
 
     kind: int
+    live: bool
+    """Whether rows were appended as they came into being."""
     partition: int
     offset: int
     length: int
@@ -63,6 +65,8 @@ class Frame(NamedTuple):
     """How many columns have places."""
     schema: int
     """Where in the data the message of the rows' schema is; of a schema, the kind of its rows."""
+    appended: int = 0
+    """When it was appended, in microseconds since 1970."""
 
     @property
     def end(self) -> int:
@@ -79,7 +83,7 @@ class Frame(NamedTuple):
         return _checked(_RECORD.pack(*self))
 
 
-RECORD: Final = np.dtype(list(zip((*Frame._fields, "check"), "IIQQqQIIQQ", strict=True)))
+RECORD: Final = np.dtype(list(zip((*Frame._fields, "check"), "HHIQQqQIIQqQ", strict=True)))
 """A record for NumPy."""
 
 
@@ -94,7 +98,7 @@ class ColumnPlace(NamedTuple):
 def frame_of(record: memoryview | bytes) -> Frame | None:
     """Returns the frame that a record describes; None if the record is damaged.
 
-    >>> frame_of(Frame(MARK, 0, 7, 1, 1_000, 0, 0, 0, 0).record()).offset
+    >>> frame_of(Frame(MARK, False, 0, 7, 1, 1_000, 0, 0, 0, 0).record()).offset
     7
     """
     return Frame._make(_RECORD.unpack_from(record)) if _is_whole(record) else None
@@ -120,8 +124,8 @@ def place_records(places: Sequence[ColumnPlace]) -> bytes:
 def whole_records(data: bytes) -> np.ndarray[Any, Any] | None:
     """Returns many records as an array of `RECORD`; None if one of them is damaged."""
     words = np.frombuffer(data, "<u8").reshape(-1, RECORD_BYTES // 8)
-    sums = (words[:, :7] * np.array(_FACTORS, "<u8")).sum(axis=1, dtype="<u8")
-    return np.frombuffer(data, RECORD) if np.array_equal(sums + np.uint64(1), words[:, 7]) else None
+    sums = (words[:, :-1] * np.array(_FACTORS, "<u8")).sum(axis=1, dtype="<u8")
+    return np.frombuffer(data, RECORD) if np.array_equal(sums + np.uint64(1), words[:, -1]) else None
 
 
 def _check(record: memoryview | bytes) -> int:
@@ -252,13 +256,14 @@ def read_rows(
     if rows.num_rows != frame.length:
         raise frame_damaged(frame, f"{rows.num_rows} rows instead of {frame.length}")
     if len(chosen) == rows.num_columns:
-        return Chunk(frame.offset, rows)
+        return Chunk(frame.offset, rows, appended=frame.appended, live=bool(frame.live))
 
     def whole() -> pa.RecordBatch:
         _check_columns(frame, data, (place for at, place in enumerate(places) if at not in chosen))
         return rows
 
-    return Chunk(frame.offset, rows.select(chosen), whole=Whole(schema.schema, whole))
+    read = Whole(schema.schema, whole)
+    return Chunk(frame.offset, rows.select(chosen), whole=read, appended=frame.appended, live=bool(frame.live))
 
 
 def read_message(frame: Frame, body: memoryview) -> bytes:

@@ -62,18 +62,22 @@ class SegmentLog:
     def partitions(self) -> int:
         return self._stream.partitions
 
-    def append(self, partition: int, rows: pa.RecordBatch) -> int:
+    def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
         end = self.end(partition)
         if rows.num_rows:
-            self._writer.write(lambda: _entries(partition, end, rows))
+            appended = self._appended_now(partition)
+            self._writer.write(lambda: _entries(Entry(partition, end, rows, appended, live), rows))
         return end
 
     def mark(self, partition: int, ts: int) -> int:
         end = self.end(partition)
-        self._writer.write(lambda: [Entry(partition, end, int(ts))])
+        appended = self._appended_now(partition)
+        self._writer.write(lambda: [Entry(partition, end, int(ts), appended)])
         return end
 
-    def put(self, partition: int, offset: int, rows: pa.RecordBatch) -> bool:
+    def put(
+        self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
+    ) -> bool:
         end = self.end(partition)
         if not 0 <= offset <= end:
             raise InvariantBroken(
@@ -84,7 +88,8 @@ class SegmentLog:
         self._compare(partition, offset, rows.slice(0, known))
         if known == rows.num_rows:
             return False
-        self._writer.write(lambda: _entries(partition, offset + known, rows.slice(known)))
+        rest, at = rows.slice(known), self._appended_now(partition, appended)
+        self._writer.write(lambda: _entries(Entry(partition, offset + known, rest, at, live), rest))
         return True
 
     def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
@@ -164,6 +169,12 @@ class SegmentLog:
         ends = [segment.extent(partition).end for segment in self._stream.live]
         return max(self._stream.floor(str(partition)), self._ended_segments(partition).end, *ends)
 
+    def _appended_now(self, partition: int, asked: int | None = None) -> int:
+        """Returns the time at which something is appended: now, or as asked, but not before what is there already."""
+        earlier = [segment.appended(partition) for segment in self._stream.live]
+        now_us = self._stream.clock.utc_us() if asked is None else asked
+        return max(now_us, self._ended_segments(partition).appended, *earlier)
+
     def _ended_segments(self, partition: int) -> _Ended:
         if self._ended_version != self._stream.version:
             self._ended_version = self._stream.version
@@ -173,7 +184,8 @@ class SegmentLog:
             ended = [segment for segment in self._stream.segments.values() if segment not in self._stream.live]
             held = [(segment.extent(partition), segment) for segment in ended]
             end = max((extent.end for extent, _ in held), default=0)
-            known = self._ended[partition] = _Ended(end, held)
+            appended = max((segment.appended(partition) for segment in ended), default=0)
+            known = self._ended[partition] = _Ended(end, held, appended)
         return known
 
     def _compare(self, partition: int, offset: int, rows: pa.RecordBatch) -> None:
@@ -208,9 +220,11 @@ class _Ended(NamedTuple):
 
     end: int
     segments: list[tuple[Extent, Segment]]
+    appended: int
+    """When something was last appended to them."""
 
 
-def _entries(partition: int, offset: int, rows: pa.RecordBatch) -> Iterator[Entry]:
+def _entries(whole: Entry, rows: pa.RecordBatch) -> Iterator[Entry]:
     step = max(1, rows.num_rows * _BODY_BYTES_MAX // max(rows.nbytes, 1))
     for at in range(0, rows.num_rows, step):
-        yield Entry(partition, offset + at, rows.slice(at, step))
+        yield whole._replace(offset=whole.offset + at, content=rows.slice(at, step))

@@ -25,7 +25,7 @@ def merged(pieces: Sequence[SegmentChunk], low: int, high: int) -> list[Chunk]:
     """Returns what the pieces hold of `[low, high)`, without overlap, from `low` up to the first gap."""
     taken: list[SegmentChunk] = []
     at = low
-    for piece in sorted(pieces, key=lambda piece: (piece.chunk.offset, piece.chunk.end)):
+    for piece in sorted(pieces, key=lambda piece: (piece.chunk.offset, piece.chunk.end, piece.chunk.appended)):
         first = max(piece.chunk.offset, low)
         if first > at:
             break

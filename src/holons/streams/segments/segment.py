@@ -26,7 +26,7 @@ INDEX_FILE: Final = "index"
 ROWS_FILE: Final = "data.arrows"
 MESSAGES_FILE: Final = "data.messages"
 OPEN_FILE: Final = "open"
-FORMAT: Final = 3
+FORMAT: Final = 4
 HEADER_BYTES: Final = 1024
 
 _MAGIC: Final = "holons log"
@@ -82,6 +82,8 @@ class _Positions:
         self.offsets = array("Q")
         self.records = array("Q")
         self.end = 0
+        self.appended = 0
+        """When the last of them was appended."""
 
 
 class Segment:
@@ -152,6 +154,11 @@ class Segment:
         held = self._positions.get(partition)
         return Extent(0, 0) if held is None else Extent(held.offsets[0], held.end)
 
+    def appended(self, partition: int) -> int:
+        """Returns when something of a partition was last appended to it, in microseconds since 1970; 0 if nothing was."""
+        held = self._positions.get(partition)
+        return 0 if held is None else held.appended
+
     def _read_header(self) -> Header:
         block = self._index.read(0, HEADER_BYTES)
         size, checksum = _HEADER.unpack_from(block, _HEADER_AT)
@@ -181,7 +188,8 @@ class Segment:
         if frame.kind == frames.SCHEMA:
             self._schema_frames[frame.at] = frame
         else:
-            self._note_positions(frame.partition, array("Q", [frame.offset]), array("Q", [number]), frame.end)
+            known = array("Q", [frame.offset]), array("Q", [number])
+            self._note_positions(frame.partition, *known, frame.end, frame.appended)
         if frame.kind != frames.MARK:
             self.data_bytes = frame.at + frame.size
 
@@ -197,19 +205,22 @@ class Segment:
                 raise damaged(self.directory, "its positions go back")
             last, places = numbers[-1], (numbers + self.records).tobytes()
             known = array("Q", offsets.tobytes()), array("Q", places)
-            self._note_positions(int(partitions[last]), *known, int(ends[last]))
+            self._note_positions(int(partitions[last]), *known, int(ends[last]), int(records["appended"][last]))
         for number in np.flatnonzero(kinds == frames.SCHEMA):
             self._note(int(number), Frame._make(records[number].item()[:-1]))
         bodies = records[(kinds != frames.PLACES) & (kinds != frames.MARK)]
         self.data_bytes = max(self.data_bytes, *(bodies["at"] + bodies["size"].astype("<i8"))[-1:].tolist())
 
-    def _note_positions(self, partition: int, offsets: array[int], records: array[int], end: int) -> None:
+    def _note_positions(
+        self, partition: int, offsets: array[int], records: array[int], end: int, appended: int
+    ) -> None:
         held = self._positions.setdefault(partition, _Positions())
         if offsets[0] < held.end:
             raise damaged(self.directory, f"its positions go back to offset {offsets[0]} of partition {partition}")
         held.offsets += offsets
         held.records += records
         held.end = end
+        held.appended = max(held.appended, appended)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -265,7 +276,7 @@ class Segment:
 
     def _chunk(self, frame: Frame, record: int, columns: Collection[str] | None) -> Chunk:
         if frame.kind == frames.MARK:
-            return Chunk(frame.offset, None, frame.at)
+            return Chunk(frame.offset, None, frame.at, appended=frame.appended)
         if frame.kind == frames.MESSAGE:
             raise frames.frame_damaged(frame, "a message among rows")
         large = frame.size > frames.PLACED_BYTES_MIN

@@ -33,6 +33,10 @@ class Entry(NamedTuple):
     partition: int
     offset: int
     content: pa.RecordBatch | bytes | int
+    appended: int = 0
+    """When it is appended, in microseconds since 1970; 0 for messages."""
+    live: bool = False
+    """Whether rows come into being as they are appended."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +79,20 @@ class OpenSegment:
     def prepare(self, entries: Iterable[Entry]) -> None:
         """Writes entries where no reader looks yet. They are made one by one: a large batch never lies around whole."""
         self._data_end, self._prepared, schema = self.data_bytes, bytearray(), self._schema
-        for partition, offset, content in entries:
+        for entry in entries:
+            content = entry.content
             if isinstance(content, int):
-                self._prepared += Frame(frames.MARK, partition, offset, 1, content, 0, 0, 0, 0).record()
+                place = entry.partition, entry.offset, 1
+                self._prepared += Frame(frames.MARK, False, *place, content, 0, 0, 0, 0, entry.appended).record()
             elif isinstance(content, bytes):
-                self._add(frames.MESSAGE, content, (partition, offset, 1))
+                self._add(frames.MESSAGE, entry, content, 1)
             else:
                 if schema is None or not schema.schema.equals(content.schema, check_metadata=True):
                     schema = RowSchema.of(content, self._data_end)
-                    self._add(frames.SCHEMA, schema.message, (0, 0, 0), schema=schema.kind)
+                    self._add(frames.SCHEMA, Entry(0, 0, b""), schema.message, 0, schema=schema.kind)
                 body = schema.body(content)
                 places = schema.places(body) if body.size > frames.PLACED_BYTES_MIN else []
-                self._add(schema.kind, body, (partition, offset, content.num_rows), places, schema.at)
+                self._add(schema.kind, entry, body, content.num_rows, places, schema.at)
         _write(self._index, self._prepared, HEADER_BYTES + self._records * RECORD_BYTES)
         if self._sync:
             os.fdatasync(self._data)
@@ -104,13 +110,15 @@ class OpenSegment:
     def _add(
         self,
         kind: int,
+        entry: Entry,
         body: bytes | pa.Buffer,
-        extent: tuple[int, int, int],
+        length: int,
         places: Sequence[frames.ColumnPlace] = (),
         schema: int = 0,
     ) -> None:
-        data, at = memoryview(body), self._data_end
-        frame = Frame(kind, *extent, at, len(data), frames.rest_checksum(data, places), len(places), schema)
+        data, at, place = memoryview(body), self._data_end, (entry.partition, entry.offset, length)
+        checksum = frames.rest_checksum(data, places)
+        frame = Frame(kind, entry.live, *place, at, len(data), checksum, len(places), schema, entry.appended)
         self._prepared += frame.record() + frames.place_records(places)
         self._data_end = _write(self._data, data, at)
 
