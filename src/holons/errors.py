@@ -128,6 +128,10 @@ class NodesSilent(HolonsError, RuntimeError):
     """No node of a driver says anything."""
 
 
+class NodesFailed(HolonsError, RuntimeError):
+    """Node after node of a driver ended with the same error, and those that replaced them did as well."""
+
+
 class ProducerFailed(HolonsError, RuntimeError):
     """A stream's producer did not come up, or died, or its feed raised."""
 

@@ -35,6 +35,13 @@ IN_MEMORY: Final = "memory"
 """Where a site keeps checkpoints that only live in the memory of nodes."""
 _SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
 _SMALL_SEGMENT_BYTES: Final = 1 << 20
+_IF_DAMAGED: Final = {
+    "control": "it says which jobs there are: restore it from a copy of the site, or begin a new site",
+    "sync": "it holds what partitions have sealed: restore it from a copy of the site, or submit the job once more, which "
+    "computes everything anew",
+}
+"""By what a shared stream is for, what to do with its directory if it is damaged."""
+_NEEDLESS: Final = "nothing in it is needed once no node runs: end all nodes, remove it, and run again"
 
 
 class DirectorySite(SiteWithFolders):
@@ -124,9 +131,10 @@ class DirectorySite(SiteWithFolders):
         return {channel: partitions for channel, partitions in known.items() if partitions}
 
     def shared(self, stream: str, writer: str) -> StoredSharedLog:
+        what = _IF_DAMAGED.get(stream.partition("-")[0], _NEEDLESS)
         if stream in _SMALL_STREAMS:
-            return self._shared.open_shared(stream, writer, segment_bytes=_SMALL_SEGMENT_BYTES)
-        return self._shared.open_shared(stream, writer)
+            return self._shared.open_shared(stream, writer, segment_bytes=_SMALL_SEGMENT_BYTES, if_damaged=what)
+        return self._shared.open_shared(stream, writer, if_damaged=what)
 
     def shared_streams(self) -> list[str]:
         return self._shared.names()

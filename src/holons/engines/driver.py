@@ -12,7 +12,7 @@ import os
 import secrets
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
@@ -21,8 +21,16 @@ import pyarrow as pa
 
 from holons.clock import SystemClock
 from holons.engines.collecting import emitted
-from holons.engines.node_logs import Diary, LogRelay, forwarding, level_wanted, with_logged_failures
-from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order
+from holons.engines.endings import Ending, Endings
+from holons.engines.node_logs import (
+    Diary,
+    LogRelay,
+    driver_token,
+    forwarding,
+    level_wanted,
+    with_logged_failures,
+)
+from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order, orders_stream
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
 from holons.node import Node, Settings, Site, Stopped, Submitted, cancel, submit
@@ -80,8 +88,8 @@ class ProcessHandle(Protocol):
 class NodeRun(ProcessHandle, Protocol):
     """The process of a node, or all those that it had one after the other."""
 
-    def deaths(self) -> int:
-        """Returns how often it has died so far."""
+    def endings(self) -> Sequence[Ending]:
+        """Returns how it has died, each time so far."""
         ...
 
 
@@ -104,7 +112,7 @@ class Driver(ABC):
         self._secret = secrets.token_bytes(32)
         self._token = uuid.uuid4().hex[:8]
         self._ports = site.ports(f"driver-{self._token}", self.settings)
-        self._orders = Orders(site.shared("orders", f"driver-{self._token}"), self._secret)
+        self._orders = Orders(site.shared(orders_stream(self._token), f"driver-{self._token}"), self._secret)
         self._versions: dict[str, Submitted] = {}
         self._started = self._deaths = 0
         self._tended_s = float("-inf")
@@ -112,6 +120,7 @@ class Driver(ABC):
         self.watcher = Watcher(self._ports.heartbeats, self.clock)
         self._relay = LogRelay(site.shared("logs", f"driver-{self._token}"), self._token)
         self._retired: list[NodeRun] = []
+        self._endings = Endings()
 
     def __enter__(self) -> Self:
         return self
@@ -160,19 +169,29 @@ class Driver(ABC):
         process.join(_STOP_S)
 
     def replace_the_dead(self) -> list[str]:
-        """Starts a new node for each one that has died; returns the names of the dead."""
+        """Starts a new node for each one that has died; returns the names of the dead.
+
+        If those that are replaced die of the same again and again, that is raised instead.
+        """
+        self._check_endings()
         dead = [name for name, process in self.running.items() if not process.alive()]
         for name in dead:
             process = self.running.pop(name)
             process.join(0.0)
-            self._deaths += process.deaths()
+            self._deaths += len(process.endings())
             self.start()
         return dead
+
+    def _check_endings(self) -> None:
+        now_s, heard = self.clock.now_s(), {base_name(name) for name in self.watcher.heard()}
+        for name, process in self.running.items():
+            self._endings.note(name, process.endings(), now_s, heard=name in heard)
+        self._endings.check(len(self.running), now_s)
 
     @property
     def deaths(self) -> int:
         """How many nodes have died: those that were replaced here, and those that Spark started again."""
-        return self._deaths + sum(process.deaths() for process in self.running.values())
+        return self._deaths + sum(len(process.endings()) for process in self.running.values())
 
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
         """Lets a node hand everything over and leave, and waits for that."""
@@ -275,7 +294,7 @@ def live(birth: Birth, wanted: Callable[[], bool]) -> None:
 def _run_node(birth: Birth, wanted: Callable[[], bool]) -> None:
     pa.array([0])  # lets Arrow look for pandas now: with the first row put out, that stops the loop for up to a second
     ports = with_logged_failures(birth.site.ports(birth.name, birth.settings))
-    orders = Orders(birth.site.shared("orders", birth.name), birth.secret)
+    orders = Orders(birth.site.shared(orders_stream(driver_token(birth.name)), birth.name), birth.secret)
     node, looked_s, stop = Node(birth.name, ports, birth.settings, pid=os.getpid()), float("-inf"), False
     diary, written_s, idle_s, jobs = Diary(node), float("-inf"), _IDLE_S, 0
     gc.freeze()  # what is there by now stays: to look through all modules again and again would stop the loop

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import msgspec
 
 from holons import wire
 from holons.engines.tracebacks import for_people
-from holons.errors import PromiseBroken
+from holons.errors import CodecError, LogDamaged, LogUnavailable, PromiseBroken
 from holons.node import Node, Ports
 from holons.streams import Cursor, SharedLog
 
@@ -186,7 +186,7 @@ class Diary:
         what = f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))} of {job}"
         if not before:
             logger.info("runs %s", what)
-        elif self._node.membership.died(before) and _driver(before) == _driver(self._node.name):
+        elif self._node.membership.died(before) and driver_token(before) == driver_token(self._node.name):
             logger.warning("takes over %s from %s, which has fallen silent", what, before)
         else:
             logger.info("takes over %s from %s", what, before)
@@ -203,7 +203,8 @@ class Diary:
         return owners
 
 
-def _driver(node: str) -> str:
+def driver_token(node: str) -> str:
+    """Returns what tells the nodes of one driver from those of others, from the name of a node."""
     return node.partition("#")[2].partition(".")[0]
 
 
@@ -217,13 +218,24 @@ class LogRelay:
         self._stream = stream
         self._token = token
         self._cursor: Cursor = {}
+        self._damaged = False
 
     def relay(self) -> None:
-        """Passes on the new records; those of other drivers' nodes are left out."""
-        with suppress(OSError):
+        """Passes on the new records; those of other drivers' nodes are left out.
+
+        No run depends on them: if they are damaged, that is logged, and from then on nothing is passed on.
+        """
+        if self._damaged:
+            return
+        try:
             for message in self._stream.read(self._cursor, 1_000):
-                if _driver(message.writer) == self._token:
+                if driver_token(message.writer) == self._token:
                     self._log(decode_log_record(message.data))
+        except LogUnavailable:
+            return
+        except (LogDamaged, CodecError) as error:
+            self._damaged = True
+            logging.getLogger(_FAMILY).warning("what nodes log is no longer shown: %s", error)
 
     def _log(self, entry: NodeLogRecord) -> None:
         name = entry.node.partition("#")[0]

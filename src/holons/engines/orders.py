@@ -1,7 +1,8 @@
 """The orders that a driver sends to its nodes while they run: which jobs to run, with their code, and when to leave.
 
-Orders travel in a stream of the site, signed with a secret that only the driver and its nodes know. The secret reaches a
-node when it is started, never through a stream. An order that is not signed with it is neither unpickled nor decoded.
+Orders travel in a stream of the site, one for each driver, signed with a secret that only the driver and its nodes know. The
+secret reaches a node when it is started, never through a stream. An order that is not signed with it is neither unpickled
+nor decoded.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Orders:
         self._stream.append(self._signature(body) + body)
 
     def received(self) -> list[Order]:
-        """Returns the new orders that are signed with this secret; those of other drivers are left out."""
+        """Returns the new orders that are signed with this secret; what others wrote is left out."""
         orders = []
         for message in self._stream.read(self._cursor, 1_000):
             signature, body = message.data[:_SIGNATURE_BYTES], message.data[_SIGNATURE_BYTES:]
@@ -72,6 +73,11 @@ class Orders:
 
     def _signature(self, body: bytes) -> bytes:
         return hmac.digest(self._secret, body, "sha256")
+
+
+def orders_stream(token: str) -> str:
+    """Returns the name of the stream of a driver's orders. Each has its own: what another one ordered concerns nobody."""
+    return f"orders-{token}"
 
 
 def job_order(version: Submitted, job: Job) -> JobOrder:

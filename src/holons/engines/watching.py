@@ -49,6 +49,11 @@ class Watcher:
         self._listen()
         return {name for name, (heartbeat, _) in self._heard.items() if heartbeat.finished and heartbeat.jobs == jobs}
 
+    def heard(self) -> set[str]:
+        """The nodes that have sent a heartbeat since this began to watch."""
+        self._listen()
+        return set(self._heard)
+
     def pids(self) -> dict[str, int]:
         """The process of each node that sent a heartbeat lately."""
         now_s = self._listen()

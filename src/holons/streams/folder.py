@@ -49,6 +49,8 @@ class StreamFolder:
         """
         return segments.SegmentLog(self.path, stream, partitions, writer, resume=resume)
 
-    def open_shared(self, stream: str, writer: str, *, segment_bytes: int = _SEGMENT_BYTES) -> StoredSharedLog:
-        """Opens a shared stream; for `writer` see `open`."""
-        return segments.SegmentSharedLog(self.path, stream, writer, segment_bytes=segment_bytes)
+    def open_shared(
+        self, stream: str, writer: str, *, segment_bytes: int = _SEGMENT_BYTES, if_damaged: str = "restore it"
+    ) -> StoredSharedLog:
+        """Opens a shared stream; for `writer` see `open`. `if_damaged` says in errors what to do with its directory then."""
+        return segments.SegmentSharedLog(self.path, stream, writer, segment_bytes=segment_bytes, if_damaged=if_damaged)

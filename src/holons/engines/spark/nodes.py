@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,6 +22,7 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from holons.engines.driver import Birth, Driver, live
+from holons.engines.endings import Ending
 from holons.engines.spark.jobs import SparkJob, Work
 from holons.engines.spark.session import check_session, executor_cores, session, whole_executor
 from holons.errors import NodesSilent
@@ -84,35 +86,57 @@ class NodeTask(SparkJob):
     """A Spark job of one task, which is a node."""
 
     def __init__(self, spark: SparkSession, birth: Birth, profile: ResourceProfile | None = None) -> None:
-        self._failed = 0
+        self._endings: list[Ending] = []
         work = node_task(birth, [str(Path(place).absolute()) for place in sys.path])
         super().__init__(spark, birth.name, work, profile=profile)
 
-    def deaths(self) -> int:
-        """How many attempts have failed. Spark knows that at once; the next one may come up only when everything is out."""
+    def endings(self) -> list[Ending]:
+        """How attempts have failed. Spark knows that at once; the next one may come up only when everything is out."""
         with suppress(Exception):  # whatever the gateway says: nobody answers
-            self._failed = sum(status == "FAILED" for status, _ in self._attempts())
-        return max(self._failed, int(not self.alive()))
+            self._endings = [
+                ending_of(str(task.errorMessage())) for task in self._attempts() if _status(task) == "FAILED"
+            ]
+        if not self._endings and not self.alive():
+            return [Ending(f"Spark gave its task up: {self.error}", raised=False)]
+        return self._endings
 
     def executor(self) -> str | None:
         """The executor that it runs on now, as Spark calls it."""
-        return next((executor for status, executor in self._attempts() if status == "RUNNING"), None)
+        return next((str(task.executorId()) for task in self._attempts() if _status(task) == "RUNNING"), None)
 
-    def _attempts(self) -> list[tuple[str, str]]:
-        """Status and executor of each. Stages have counts too, but Spark does not always bring them up to date."""
+    def _attempts(self) -> list[Any]:
+        """What Spark knows of each. Stages have counts too, but Spark does not always bring them up to date."""
         context = self.spark.sparkContext
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
         stages = [stage for job in jobs if job is not None for stage in job.stageIds]
         lists = [store.taskList(stage, 0, _ATTEMPTS_MAX) for stage in stages]
-        tasks = [tasks.apply(number) for tasks in lists for number in range(tasks.length())]
-        return [(str(task.status()), str(task.executorId())) for task in tasks]
+        return [tasks.apply(number) for tasks in lists for number in range(tasks.length())]
 
     def must_go(self) -> bool:
         """Whether its executor is being decommissioned."""
         executor = self.executor()
         scheduler = self.spark.sparkContext._jsc.sc().taskScheduler()
         return executor is not None and bool(scheduler.getExecutorDecommissionState(executor).isDefined())
+
+
+def _status(task: Any) -> str:  # noqa: ANN401 - an object of the JVM
+    return str(task.status())
+
+
+def ending_of(message: str) -> Ending:
+    """Returns how an attempt ended, from what Spark says of it: a node's own error is at the end of a traceback.
+
+    >>> ending_of("ExecutorLostFailure (executor 1 exited)\\n and so on")
+    Ending(reason='ExecutorLostFailure (executor 1 exited)', raised=False)
+    """
+    trace = message.rpartition("Traceback (most recent call last):\n")[2].partition("\n\tat ")[0].rstrip()
+    if trace == message.partition("\n\tat ")[0].rstrip():
+        return Ending(message.partition("\n")[0], raised=False)
+    error = "\n".join(dropwhile(lambda line: line.startswith(" "), trace.split("\n")))
+    kind, _, story = error.partition(":")
+    name = kind.rpartition(".")[2]
+    return Ending(f"{name}:{story}", raised=name != NodesSilent.__name__)
 
 
 def node_task(birth: Birth, path: Sequence[str]) -> Work:

@@ -76,7 +76,10 @@ def partitions_in(directory: Path | str, stream: str) -> int | None:
 class StreamDirectory:
     """The segments and floors of one stream, as this process sees them."""
 
-    def __init__(self, directory: Path, stream: str, partitions: int, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, stream: str, partitions: int, clock: Clock, if_damaged: str = "restore it"
+    ) -> None:
+        """`if_damaged`: what to do with the directory if it is damaged, for errors."""
         self.path = Path(os.path.realpath(directory)) / f"stream.{stem(stream)}"
         self.stream = stream
         self.partitions = partitions
@@ -88,6 +91,7 @@ class StreamDirectory:
         """The segments that may still grow."""
         self.floors: dict[str, int] = {}
         """By `stem`: below this offset nothing is there any more."""
+        self._if_damaged = if_damaged
         self._file = OpenFile(self.path)
         self._stat_seen: tuple[int, ...] | None = None
         self._unsettled_until_s = 0.0
@@ -97,7 +101,14 @@ class StreamDirectory:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def refresh(self, *, relist: bool = False) -> None:
-        """Notices what was published, by anyone, before this call.
+        """Notices what was published, by anyone, before this call."""
+        try:
+            self._look(relist=relist)
+        except LogDamaged as error:
+            raise self._named(error)  # noqa: B904 - the same error
+
+    def _look(self, *, relist: bool) -> None:
+        """Notices what was published.
 
         The directory is listed only if its time of change moved, for a moment after that (the file system's clock is
         coarse), and every second to be sure.
@@ -111,7 +122,7 @@ class StreamDirectory:
             for segment in self.live:
                 segment.poll()
         except SegmentGone:
-            self.refresh(relist=True)
+            self._look(relist=True)
             return
         # those that had ended before this poll have now been seen to their end
         growing = [segment for segment in self.live if not segment.ended]
@@ -131,13 +142,18 @@ class StreamDirectory:
                 result = work()
             except SegmentGone:
                 continue
+            except LogDamaged as error:
+                raise self._named(error)  # noqa: B904 - the same error
             if result is not None:
                 return result
-        raise LogDamaged(
-            f"something is missing from stream {self.stream!r}",
-            hint=f"a segment was deleted by hand, or lost: restore {self.path}",
-            **where,
-        )
+        what = "something is missing: a segment was deleted by hand, or lost"
+        raise self._named(LogDamaged(what, hint="", **where))
+
+    def _named(self, error: LogDamaged) -> LogDamaged:
+        """Says in an error which stream is damaged, and what to do."""
+        error.where = {"stream": self.stream} | error.where
+        error.hint = f"{self._if_damaged}: {self.path}"
+        return error
 
     def floor(self, name: str) -> int:
         """Returns the offset below which nothing is there any more; the name is a `stem`."""

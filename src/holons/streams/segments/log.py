@@ -18,6 +18,7 @@ from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Sto
 
 _BODY_BYTES_MAX: Final = 32 << 20
 """Larger batches are cut, so that a reader who wants a few rows does not check many."""
+_IF_DAMAGED: Final = "restore it from a copy, or move it away and load it again from its source"
 
 
 class SegmentLog:
@@ -52,7 +53,7 @@ class SegmentLog:
     ) -> None:
         assert 0 < partitions < 1 << 32, f"{partitions} partitions"
         storage = Storage(durability, segment_bytes, idle_s, resume)
-        self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock())
+        self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock(), _IF_DAMAGED)
         self._writer = SegmentWriter(self._stream, writer, storage)
         self._ended: dict[int, _Ended] = {}
         self._ended_version = -1

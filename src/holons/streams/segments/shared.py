@@ -32,8 +32,9 @@ class SegmentSharedLog:
         segment_bytes: int = Storage.segment_bytes,
         idle_s: float = Storage.idle_s,
         clock: Clock | None = None,
+        if_damaged: str = "restore it",
     ) -> None:
-        self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock())
+        self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock(), if_damaged)
         self._writer = SegmentWriter(self._stream, writer, Storage(durability, segment_bytes, idle_s))
         self._next: int | None = None
         self._by_writer: dict[str, tuple[str, list[Segment]]] = {}
