@@ -65,6 +65,10 @@ class BadInput(HolonsError, ValueError):
     """An input batch whose columns are not what the job was told."""
 
 
+class BadName(HolonsError, ValueError):
+    """A text that cannot be the name of a stream, a job, a channel or a handle."""
+
+
 class JobRunning(HolonsError, RuntimeError):
     """A job of that name is running, and it is another one."""
 

@@ -16,7 +16,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import holons as h
 from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import session
-from holons.engines.spark.source import HolonsSource
+from holons.engines.spark.source import HolonsSource, SourceOptions
+from holons.errors import BadName
 from holons.windows import END
 
 pytestmark = pytest.mark.spark
@@ -350,3 +351,37 @@ def test_two_queries_do_not_share_a_checkpoint(spark, site, tmp_path):
     assert not first.isActive
     second.stop()
     assert sum(map(len, rows_in(DirectorySite(tmp_path / "site"), "copy").values())) == 30
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+class Copies(h.Program):
+    def process(self, events):
+        for channel in ("raw/copies", "..", "Köln"):
+            self.output(events, channel=channel)
+
+
+def test_streams_jobs_and_channels_may_have_any_name(spark, tmp_path):
+    job = h.job(Copies(), "in/put ..", name="Jöb /")
+    with h.run(
+        job, {"in/put ..": [pl.DataFrame({"ts": [1, 2]})]}, nodes=1, log=tmp_path, spark_session=spark
+    ) as running:
+        results = running.wait().results()
+    site = DirectorySite(tmp_path)
+    for channel in ("raw/copies", "..", "Köln"):
+        assert results.count(channel) == reader(spark, site, job="Jöb /", channel=channel).count() == 2
+    copies = reader(spark, site, stream="in/put ..")
+    copies.write.format("holons").mode("append").options(stream="../copies", txnAppId="..", txnVersion="0").save(
+        str(tmp_path)
+    )
+    assert reader(spark, site, stream="../copies").count() == 2
+    assert site.streams().keys() == {"in/put ..", "../copies"}
+
+
+@pytest.mark.parametrize("option", ["stream", "job", "channel", "txnAppId"])
+def test_options_with_impossible_names_are_refused(option, site):
+    place = {"path": str(site.directory), "stream": "bids", "job": "bids"}
+    del place["stream" if option in ("job", "channel") else "job"]
+    with pytest.raises(BadName, match="U\\+001B"):
+        SourceOptions.of({**place, option: "\x1b[0m"})

@@ -16,6 +16,7 @@ import cloudpickle
 import polars as pl
 
 from holons.errors import BadInput, DescribedError
+from holons.names import check_name
 from holons.nexmark import query
 from holons.program import Job, Program
 from holons.program.dataflow import Completed, Grouped, Stream, Windowed
@@ -161,18 +162,26 @@ def named_files(arguments: Sequence[str]) -> dict[str, list[Path]]:
     """`bids=FILE` and `bids=DIRECTORY`, as often as wanted: for each stream its files, one for each partition."""
     files: dict[str, list[Path]] = {}
     for text in arguments:
-        stream, equals, name = text.partition("=")
-        path = Path(name)
-        if not (stream and equals and name):
-            raise BadInput(f"--input {text!r} cannot be read", hint="write --input bids=FILE.parquet")
-        if not path.exists():
-            raise BadInput(f"there is no {path}", hint=f"--input {stream}=FILE or --input {stream}=DIRECTORY")
+        stream, path = _named_path(text)
         paths = _files_in(path) if path.is_dir() else [path]
         for file in paths:
             if format_of(file) is None:
                 raise BadInput("cannot tell what this file holds", hint=_ENDINGS, file=file)
         files.setdefault(stream, []).extend(paths)
     return files
+
+
+def _named_path(text: str) -> tuple[str, Path]:
+    """Splits `bids=FILE` where a file is behind the `=`: names of streams and of files may have one, too."""
+    splits = [at for at, character in enumerate(text) if character == "=" and 0 < at < len(text) - 1]
+    readings = [(text[:at], Path(text[at + 1 :])) for at in splits]
+    if not readings:
+        raise BadInput(f"--input {text!r} cannot be read", hint="write --input bids=FILE.parquet")
+    for stream, path in readings:
+        if path.exists():
+            return check_name("stream", stream), path
+    stream, path = readings[0]
+    raise BadInput(f"there is no {path}", hint=f"--input {stream}=FILE or --input {stream}=DIRECTORY")
 
 
 def _files_in(directory: Path) -> list[Path]:

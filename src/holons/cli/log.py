@@ -24,6 +24,7 @@ from holons.algebra import Keyed
 from holons.cli.messages import in_words
 from holons.clock import SystemClock
 from holons.errors import BadInput, DescribedError
+from holons.names import decoded
 from holons.streams import Chunk, ReadableLog, StreamDescription, StreamFolder
 from holons.windows import instant_text
 
@@ -71,11 +72,16 @@ def places(root: Path) -> list[StreamPlace]:
     if not root.is_dir():
         raise BadInput(f"there is no directory {root}", hint="name the directory that nodes and producers were given")
     streams = [
-        StreamPlace(folder, stream, (folder.path.relative_to(root) / stream).as_posix())
+        StreamPlace(folder, stream, "/".join([*map(_readable, folder.path.relative_to(root).parts), stream]))
         for folder in StreamFolder.below(root)
         for stream in folder.names()
     ]
     return sorted(streams, key=lambda place: place.label)
+
+
+def _readable(part: str) -> str:
+    """Returns a directory's name as a user wrote it, if it is the encoded form of one."""
+    return decoded(part) or part
 
 
 def find(root: Path, name: str) -> StreamPlace:

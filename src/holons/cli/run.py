@@ -24,6 +24,7 @@ from holons.engines.collecting import output_logs
 from holons.engines.directory_site import DirectorySite
 from holons.engines.scratch import scratch
 from holons.errors import BadInput
+from holons.names import encoded
 from holons.node import Settings
 from holons.program import Job
 from holons.streams import ByTime, FileSink, LoadProgress, ReadableLog, load
@@ -212,13 +213,18 @@ def _report(
             console.print(_last_rows(channel, log, rows, console.width))
             if options.output is not None:
                 by = ByTime(options.time, options.unit) if options.time and channel in declared else None  # type: ignore[arg-type]
-                FileSink(options.output / version, channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
+                FileSink(options.output / _folder_of(version), channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
-        where += f"  Its rows are in {options.output / version}."
+        where += f"  Its rows are in {options.output / _folder_of(version)}."
     done = "All inputs have ended, and everything is emitted." if finished else _stopped(options)
     console.print(f"{done}{where}", soft_wrap=True)
     return records
+
+
+def _folder_of(version: str) -> str:
+    """Returns the folder for the rows of a job's version; its id has a hash, so that no two differ by case alone."""
+    return encoded(version, keep_case=True)
 
 
 def _stopped(options: RunOptions) -> str:

@@ -18,13 +18,13 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
 
 from holons.engines.locks import locked
 from holons.errors import BadInput, LogDamaged, LogUnavailable
+from holons.names import encoded
 from holons.node import SiteWithFolders
 from holons.streams import WritableLog
 
@@ -132,7 +132,7 @@ class Batches:
         return max((int(file.stem) for file in files if file.suffix in (".commit", ".done")), default=None)
 
     def _source(self, source: str) -> Path:
-        return self._folder / quote(source, safe="")
+        return self._folder / encoded(source)
 
     def _create(self, file: Path, data: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)

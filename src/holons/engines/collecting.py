@@ -129,10 +129,14 @@ def output_logs(site: Site, job: str) -> dict[str, OpenLog]:
 
 def emitted(site: Site, name: str) -> Outputs:
     """Returns where the rows stand that count. `name` is that of a job or of a fold, or the id of one version of a job."""
-    for job in (fold_id(name), name):
-        if logs := output_logs(site, job):
-            return outputs_in_logs(logs)
-    return outputs_of(site.jobs().history(name), partial(output_logs, site))
+    if history := site.jobs().history(name):
+        return outputs_of(history, partial(output_logs, site))
+    return outputs_in_logs(output_logs(site, fold_id(name)) or output_logs(site, name))
+
+
+def folded(site: Site, name: str) -> Outputs:
+    """Returns where the rows of a fold stand; a job of the same name has others."""
+    return outputs_in_logs(output_logs(site, fold_id(name)))
 
 
 def emitted_by(site: Site, job: Job) -> Outputs:

@@ -1,7 +1,7 @@
 """A site in one directory, with everything that the nodes of one machine share.
 
     <directory>/input/      streams that jobs read, each with a producer of its own
-    <directory>/output/     what jobs emit: a stream for each (job, channel)
+    <directory>/output/     what jobs emit: for each version of a job a directory, with a stream for each channel
     <directory>/shared/     heartbeats, the control log, what nodes log, and a sync stream for each job
     <directory>/journal/    where idle marks are among the rows of inputs
     <directory>/store/      checkpoints
@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from holons.clock import Clock, SystemClock
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
+from holons.names import check_name, encoded
 from holons.node import SiteWithFolders, no_such_input
 from holons.program import Collected
 from holons.store import DirectoryStore, GridStore, Store
@@ -54,7 +54,6 @@ class DirectorySite(SiteWithFolders):
         self.directory = Path(directory)
         self._store = store
         self._inputs = StreamFolder(self.directory / "input")
-        self._outputs = StreamFolder(self.directory / "output")
         self._shared = StreamFolder(self.directory / "shared")
 
     def __reduce__(self) -> tuple[type[DirectorySite], tuple[Path, str | None]]:
@@ -83,10 +82,11 @@ class DirectorySite(SiteWithFolders):
             log.mark(0, BEGINNING)  # says nothing, but makes the stream
 
     def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
-        return self._inputs.open(stream, partitions, writer, resume=resume)
+        return self._inputs.open(check_name("stream", stream), partitions, writer, resume=resume)
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[StoredLog]:
+        check_name("stream", stream)
         self.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="loading-", dir=self.directory) as aside:
             with StreamFolder(aside).open(stream, partitions, "loader") as log:
@@ -123,12 +123,13 @@ class DirectorySite(SiteWithFolders):
     # --- what nodes write ---------------------------------------------------------------------------------------------
 
     def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
-        return self._outputs.open(f"{job}/{channel}", partitions, writer, resume=resume)
+        return self._outputs(job).open(check_name("channel", channel), partitions, writer, resume=resume)
 
     def channels(self, job: str) -> dict[str, int]:
-        owners = [stream.rpartition("/") for stream in self._outputs.names()]
-        known = {channel: self._outputs.partitions(f"{job}/{channel}") for owner, _, channel in owners if owner == job}
-        return {channel: partitions for channel, partitions in known.items() if partitions}
+        return self._outputs(job).with_rows()
+
+    def _outputs(self, job: str) -> StreamFolder:
+        return StreamFolder(self.folder("output", job))
 
     def shared(self, stream: str, writer: str) -> StoredSharedLog:
         what = _IF_DAMAGED.get(stream.partition("-")[0], _NEEDLESS)
@@ -145,7 +146,7 @@ class DirectorySite(SiteWithFolders):
         return DirectoryStore(self._store or self.directory / "store")
 
     def folder(self, part: str, name: str) -> Path:
-        return self.directory / part / quote(name, safe="")
+        return self.directory / part / encoded(name)
 
     def emitted(self, name: str) -> Outputs:
         """Returns the rows that a job has emitted so far, over all its versions, to be read when they are needed."""

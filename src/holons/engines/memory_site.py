@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from holons.clock import Clock, Random, seeded
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
+from holons.names import check_name
 from holons.node import Site, no_such_input
 from holons.program import Collected
 from holons.store import MemoryStore, Store
@@ -67,10 +68,11 @@ class MemorySite(Site):
         self.producer(stream, partitions, "creator").mark(0, BEGINNING)
 
     def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> MemoryLog:
-        return self.inputs.setdefault(stream, MemoryLog(partitions, self.clock))
+        return self.inputs.setdefault(check_name("stream", stream), MemoryLog(partitions, self.clock))
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[MemoryLog]:
+        check_name("stream", stream)
         log = MemoryLog(partitions, self.clock)
         yield log
         self.inputs[stream] = log
@@ -84,7 +86,7 @@ class MemorySite(Site):
         return self.journals.setdefault(stream, MemoryJournal()) if create else self.journals.get(stream)
 
     def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> MemoryLog:
-        return self.outputs.setdefault((job, channel), MemoryLog(partitions))
+        return self.outputs.setdefault((job, check_name("channel", channel)), MemoryLog(partitions))
 
     def channels(self, job: str) -> dict[str, int]:
         outputs = list(

@@ -18,6 +18,7 @@ from holons.algebra.rows import prepare
 from holons.errors import (
     AwaitWouldDeadlock,
     BadElement,
+    BadName,
     BadProgram,
     DescribedError,
     InsertBelowWatermark,
@@ -25,9 +26,11 @@ from holons.errors import (
     WindowTrimmed,
     WrongScope,
 )
+from holons.names import check_name
 from holons.program.events import Events, Times
 from holons.program.handles import NO_KEY, LocalScope, When
 from holons.program.layout import Layout
+from holons.program.lines import line_of_user
 from holons.program.outputs import RESERVED, tables
 from holons.wcrdt import Handle, Replica
 from holons.windows import BEGINNING, TIME_LIMIT, Window, instant_text
@@ -105,8 +108,7 @@ class Call:
             self._advances.append((np.array([row], dtype=np.int64), np.array([ts], dtype=np.int64)))
 
     def output(self, rows: object, channel: str) -> None:
-        if channel in RESERVED:
-            raise WrongScope(f"channel {channel!r} belongs to the runtime", hint="choose another name")
+        check_channel(channel)
         if isinstance(rows, Events):
             self._check_origin(rows.ts.origin)
             self._outputs.setdefault(channel, []).append((rows.ts.origin.offsets(), rows.frame))
@@ -330,6 +332,17 @@ class ProcessScope:
                 f"{name} is a Local of on_window, used in process: their relative timing is not deterministic",
                 hint=f'declare a second one for process: {name} = h.Local(..., scope="process")',
             )
+
+
+def check_channel(channel: str) -> None:
+    """Raises unless a program may write to a channel of this name."""
+    if channel in RESERVED:
+        raise WrongScope(f"channel {channel!r} belongs to the runtime", hint="choose another name", line=line_of_user())
+    try:
+        check_name("channel", channel)
+    except BadName as error:
+        error.where["line"] = line_of_user()
+        raise
 
 
 def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: int) -> None:

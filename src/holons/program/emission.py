@@ -15,13 +15,13 @@ import numpy as np
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
-from holons.program.calls import check_kept, check_peekable, keyed_element, placed
+from holons.program.calls import check_channel, check_kept, check_peekable, keyed_element, placed
 from holons.program.events import Times
 from holons.program.handles import LocalScope, When
 from holons.program.job import Job
 from holons.program.layout import Callback, Layout, at_path, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
-from holons.program.outputs import RESERVED, Cut, Emitted, Output, number, tables
+from holons.program.outputs import Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
 from holons.program.records import WINDOW, WindowRecord
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions, nested
@@ -336,8 +336,7 @@ class WindowScope:
 
     def output(self, rows: object, channel: str) -> None:
         self._now()
-        if channel in RESERVED:
-            raise WrongScope(f"channel {channel!r} belongs to the runtime", hint="choose another name")
+        check_channel(channel)
         self.outputs.setdefault(channel, []).append(rows)
 
     def _now(self) -> tuple[Callback, Window]:

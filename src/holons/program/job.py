@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from holons.errors import BadProgram, UnpicklableProgram, WrongScope
+from holons.names import check_name
 from holons.program.calls import check_peekable
 from holons.program.digest import LATER, digest_of
 from holons.program.layout import Layout, layout_of
@@ -35,6 +36,7 @@ class Input:
     columns: Collection[str] | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
+        check_name("stream", self.stream)
         if self.columns is None:
             return
         if isinstance(self.columns, str):
@@ -70,7 +72,7 @@ class Job:
         for source in self.inputs:
             micros(source.disorder, zero_allowed=True)
         object.__setattr__(self, "layout", layout_of(self.program))
-        object.__setattr__(self, "name", self.name or type(self.program).__name__)
+        object.__setattr__(self, "name", check_name("job", self.name or type(self.program).__name__))
         check_picklable(self.program)
 
     def together(self, others: Sequence[Job], name: str) -> Job:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from holons.errors import BadProgram
+from holons.names import check_name
 from holons.program.handles import Declared, Local, Nested, Scope, WindowedHandle
 from holons.program.program import Program, check_names
 from holons.wcrdt import Handle
@@ -107,9 +108,9 @@ def layout_of(program: Program) -> Layout:
         prefix = ".".join((*path, ""))
         for name, declared in _declared(nested):
             if isinstance(declared, WindowedHandle):
-                handles.append(_handle(prefix + name, declared))
+                handles.append(_handle(check_name("handle", prefix + name), declared))
             elif isinstance(declared, Local):
-                locals_[prefix + name] = declared
+                locals_[check_name("handle", prefix + name)] = declared
         callbacks.extend(_callbacks(path, nested, handles))
     if not handles and not _has(program, "process") and not _has(program, "each"):
         raise BadProgram(
@@ -220,7 +221,7 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
         raise BadProgram(f"emit = {program.emit!r} is unknown", hint='emit = "each" or emit = "once"')
     return [
         Callback(
-            channel=prefix + claimed[kind],
+            channel=check_name("channel", prefix + claimed[kind]),
             path=path,
             method=claimed[kind],
             stage=members[0][1].stage,

@@ -19,7 +19,8 @@ from pyarrow import fs
 
 from holons.disk import sync, unavailable
 from holons.errors import RecordDamaged, StoreUnavailable
-from holons.store.records import header, missing, name_text, parse_position, position_text, unframe
+from holons.names import encoded
+from holons.store.records import header, missing, parse_position, position_text, unframe
 from holons.store.store import Position
 
 Durability: TypeAlias = Literal["process", "disk"]
@@ -105,7 +106,7 @@ class DirectoryStore:
     # --- files ------------------------------------------------------------------------------------------------------
 
     def _folder(self, name: str) -> str:
-        text = "@" + name_text(name)
+        text = "@" + encoded(name)
         steps = [text[at : at + _FOLDER_CHARACTERS_MAX] for at in range(0, len(text), _FOLDER_CHARACTERS_MAX)]
         return "/".join([self._root, *steps])
 

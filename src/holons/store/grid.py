@@ -19,9 +19,10 @@ from typing import Final, NamedTuple, Protocol
 
 from holons.clock import Clock
 from holons.errors import CodecError, StoreUnavailable
+from holons.names import encoded
 from holons.rendezvous import preference
 from holons.store.letters import Ask, Holds, Letter, Put, Want, decode
-from holons.store.records import missing, name_text, parse_position, position_text
+from holons.store.records import missing, parse_position, position_text
 from holons.store.store import Position
 from holons.wire import encode
 
@@ -142,14 +143,14 @@ class GridStore:
         What comes below a position that was dropped is not kept. Where two nodes put the same record, each holds its
         own: both are good ones.
         """
-        name = name_text(name)
+        name = encoded(name)
         position_text(position)  # says so if it is too long for a letter
         record = self._known(name, position)
         if record is not None and record.data is None:
             self._hold(name, position, record, data, self._me)
 
     def positions(self, name: str) -> list[Position]:
-        name = name_text(name)
+        name = encoded(name)
         question = self._question(name)
         silent = sorted(self._others() - question.answered)
         if self._live is None or silent:
@@ -163,20 +164,20 @@ class GridStore:
         return sorted(at for at, record in self._records.get(name, {}).items() if record.holders & reachable)
 
     def durable(self, name: str) -> list[Position]:
-        records = self._records.get(name_text(name), {})
+        records = self._records.get(encoded(name), {})
         return sorted(at for at, record in records.items() if record.data is not None and self._lacks(record) <= 0)
 
     def get(self, name: str, position: Position) -> bytes:
-        record = self._records.get(name_text(name), {}).get(position)
+        record = self._records.get(encoded(name), {}).get(position)
         if record is not None and record.data is not None:
             return record.data
         if record is None or not record.holders & self._others():
             raise missing(name, position, f"the grid, as {self._me} sees it")
-        self._wanted.setdefault((name_text(name), position), _Wanted())
+        self._wanted.setdefault((encoded(name), position), _Wanted())
         raise StoreUnavailable(f"{name} at {position} is on its way", hint="it is asked for until it is here")
 
     def drop(self, name: str, below: Position) -> None:
-        name = name_text(name)
+        name = encoded(name)
         if self._raise_floor(name, below):
             self._changed.add(name)
 

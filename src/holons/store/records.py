@@ -21,6 +21,7 @@ from typing import Final
 from isal import isal_zlib
 
 from holons.errors import InvariantBroken, RecordDamaged
+from holons.names import encoded
 from holons.store.store import Position
 
 POSITION_TEXT_MAX: Final = 200
@@ -32,14 +33,6 @@ _POSITION: Final = re.compile(r"at((?:_[pm][0-9]{3,})*)")
 _NINES: Final = str.maketrans("0123456789", "9876543210")
 _REMEMBERED: Final = 4096
 """How many texts are not made anew: every look into a store lists what is there."""
-_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def name_text(name: str) -> str:
-    """Returns a name in characters that every file system tells apart: `Bids/3` is `%42ids%2f3`."""
-    data = name.encode("utf-8", "surrogatepass")
-    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in data)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -110,6 +103,6 @@ def missing(name: str, position: Position, where: str) -> RecordDamaged:
 
 
 def _checksum(name: str, position: Position, data: bytes) -> int:
-    start: int = isal_zlib.crc32(f"{name_text(name)}/{position_text(position)}".encode())
+    start: int = isal_zlib.crc32(f"{encoded(name)}/{position_text(position)}".encode())
     checksum: int = isal_zlib.crc32(data, start)
     return checksum

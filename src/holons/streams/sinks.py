@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -26,6 +25,7 @@ from pyarrow import parquet
 
 from holons.disk import sync, try_lock, unavailable
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
+from holons.names import encoded
 from holons.streams.log import Chunk, ReadableLog
 
 Row: TypeAlias = dict[str, Any]
@@ -127,7 +127,7 @@ class FileSink:
         if file_rows < 1:
             raise BadInput(f"files of {file_rows} rows", hint="file_rows is at least 1")
         self._root = Path(root).absolute()
-        self._name = quote(channel, safe="")
+        self._name = encoded(channel)
         self._format: SinkFormat = format
         self._file_rows = file_rows
         self._sync = durability == "disk"

@@ -189,7 +189,7 @@ BUILDING = {
         "window_start",
     ),
     "select of one name twice": (lambda: bid_stream().select("price", price=pl.col("auction")), "price"),
-    "bad channel": (lambda: bid_stream().to("a b"), "'a b'"),
+    "bad channel": (lambda: bid_stream().to("a\tb"), "U+0009"),
     "channel of the runtime": (lambda: bid_stream().to("late"), "'late'"),
     "channel without a name": (lambda: bid_stream().to(""), "''"),
     "a channel twice": (lambda: h.job(bid_stream().to("x"), counts().to("x")), "'x' is written twice"),

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from tests.unit.streams.log_kinds import flat, rows
 
-from holons.errors import BadInput, InvariantBroken, LogUnavailable
+from holons.errors import InvariantBroken, LogDamaged, LogUnavailable
+from holons.streams import StreamFolder
 from holons.streams.segments import SegmentLog, SegmentSharedLog, files
 from holons.streams.segments.segment import Segment
 
@@ -171,9 +172,10 @@ def test_any_name_will_do(tmp_path):
         shared.trim({".x/#2": 1})
         assert flat(log.read(0, 0, 1)) == [1]
         assert shared.starts() == {".x/#2": 1}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["stream...", "stream.a%2Fb.c%20d"]
-    with pytest.raises(BadInput, match="file's name"):
-        opened(tmp_path, "x" * 200)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stream.%2e%2e", "stream.a%2fb%2ec%20d"]
+    (tmp_path / "stream.a%2Fb").mkdir()
+    with pytest.raises(LogDamaged, match="not one of ours, or an older version wrote it"):
+        StreamFolder(tmp_path).names()
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------

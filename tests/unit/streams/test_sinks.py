@@ -52,9 +52,9 @@ def test_names_say_which_rows_a_file_holds(make_sink, tmp_path):
     assert sink.drain(log_of(30, 5)) == 35
     suffix = sink.files()[0].path.suffix
     assert visible(tmp_path) == [
-        f"on%20window%2F1.p00000.000000000000000000.20{suffix}",
-        f"on%20window%2F1.p00000.000000000000000020.10{suffix}",
-        f"on%20window%2F1.p00001.000000000000000000.5{suffix}",
+        f"on%20window%2f1.p00000.000000000000000000.20{suffix}",
+        f"on%20window%2f1.p00000.000000000000000020.10{suffix}",
+        f"on%20window%2f1.p00001.000000000000000000.5{suffix}",
     ]
 
 

@@ -21,7 +21,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holons.engines.collecting import emitted, fold_id
+from holons.engines.collecting import fold_id, folded
 from holons.engines.locks import locked
 from holons.engines.results import Results
 from holons.engines.spark.folding import Places, round_of
@@ -200,7 +200,7 @@ class FoldQuery:
     def results(self) -> Results:
         """All rows so far."""
         job = self._rounds.job
-        return Results(emitted(self._rounds.site, job.name), job.channels)
+        return Results(folded(self._rounds.site, job.name), job.channels)
 
     def __enter__(self) -> FoldQuery:
         return self

@@ -27,6 +27,7 @@ from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.reading import OFFSET, PARTITION, BatchReader, Reading, SiteStream, StreamReader
 from holons.engines.spark.writing import BatchWriter, StreamWriter, Writing
 from holons.errors import BadInput
+from holons.names import check_name
 from holons.node import SiteWithFolders, no_such_input
 from holons.program.outputs import DEAD, LATE
 from holons.streams import ReadableLog
@@ -49,6 +50,7 @@ _KNOWN = {
     "txnAppId": "with txnVersion: a batch that is written again under the same names is there once",
     "txnVersion": "a number that grows with every batch of a txnAppId",
 }
+_NAMES = {"stream": "stream", "job": "job", "channel": "channel", "txnAppId": "batch's source"}
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 
 
@@ -113,6 +115,9 @@ class SourceOptions:
             raise BadInput(
                 "which stream?", hint='.option("stream", "bids"), or .option("job", "shares") for its output'
             )
+        for name, what in _NAMES.items():
+            if name in values:
+                check_name(what, values[name])
         return cls(values)
 
     def number(self, name: str, default: int | None, least: int = 0) -> int | None:
@@ -155,7 +160,7 @@ class SourceOptions:
         """Returns the newest version of a job, one of its channels, and how many partitions that has."""
         name, site = self.values["job"], self.site
         versions = [version.id for version in site.jobs().history(name)]
-        if site.folder("folds", name).exists():
+        if not versions and site.folder("folds", name).exists():
             versions.append(fold_id(name))
         if not versions:
             raise BadInput(f"no job {name!r} was ever submitted in {site.name}", hint="is the name right?")

@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 
 from holons.errors import BadProgram, BadWindow
+from holons.names import check_name
 from holons.program.dataflow import plan
 from holons.program.dataflow.diagrams import Diagram, diagram
-from holons.program.dataflow.lines import line_of_user
 from holons.program.dataflow.measure import Measure
 from holons.program.dataflow.measures import count
 from holons.program.dataflow.pipeline import Pipeline
@@ -20,6 +20,7 @@ from holons.program.dataflow.plan import PlanNode, Sink, Source
 from holons.program.dataflow.steps import Columns, Explode, Filter, Function, Items, Lookup, MapBatches, Step
 from holons.program.dataflow.text import explain, one_line
 from holons.program.job import Input, Job
+from holons.program.lines import line_of_user
 from holons.program.outputs import RESERVED
 from holons.program.tables import Table, table
 from holons.windows import Duration, Tumbling, WindowSpec, micros
@@ -37,6 +38,7 @@ def source(stream: str, *, time: str = "ts", disorder: Duration = "0s", schema: 
     With a schema (names and polars types; or an Arrow schema, or any table with these columns) a pipeline is checked when
     it is built, and times keep their types. Without one it is checked when rows come.
     """
+    check_name("stream", stream, line=line_of_user())
     return Stream(Source(stream, time, disorder, _schema(schema)))
 
 
@@ -94,9 +96,9 @@ class Dataset:
 
     def to(self, channel: str) -> Flow:
         """Emits the rows to a channel. This makes a job; `h.job(first, second)` makes one job of several."""
-        if channel in RESERVED or not channel.replace("_", "a").replace("-", "a").isalnum():
+        if check_name("channel", channel, line=line_of_user()) in RESERVED:
             raise BadProgram(
-                f"{line_of_user()}: {channel!r} cannot be a channel", hint="letters, digits, - and _; not late or dead"
+                f"{line_of_user()}: channel {channel!r} belongs to the runtime", hint="choose another name"
             )
         return flow((Sink(self.node, channel),))
 

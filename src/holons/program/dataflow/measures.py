@@ -26,7 +26,6 @@ from holons.algebra import (
 )
 from holons.errors import BadElement, BadProgram
 from holons.program.dataflow.columns import packed, packed_names, plain, restored, unpacked
-from holons.program.dataflow.lines import line_of_user
 from holons.program.dataflow.measure import (
     Column,
     Measure,
@@ -39,6 +38,7 @@ from holons.program.dataflow.measure import (
     kind_of,
 )
 from holons.program.dataflow.using import Using
+from holons.program.lines import line_of_user
 
 
 @dataclass(frozen=True, eq=False)

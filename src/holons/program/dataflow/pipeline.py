@@ -16,7 +16,6 @@ from holons.program.dataflow.columns import packed, packed_names, unpacked
 from holons.program.dataflow.history import History
 from holons.program.dataflow.joining import RIGHT_TIME, close_pairs, joined
 from holons.program.dataflow.keys import check_keys, key_columns, key_of
-from holons.program.dataflow.lines import written_at
 from holons.program.dataflow.needs import Side, columns_needed, kept_of, line_that_reads
 from holons.program.dataflow.plan import (
     END,
@@ -39,6 +38,7 @@ from holons.program.dataflow.schemas import as_declared
 from holons.program.dataflow.steps import Part
 from holons.program.events import Events
 from holons.program.handles import WCRDT, WindowedHandle, WLocal
+from holons.program.lines import written_at
 from holons.program.program import Program
 from holons.windows import Window
 

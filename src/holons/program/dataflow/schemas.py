@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from holons.errors import BadInput
-from holons.program.dataflow.lines import written_at
 from holons.program.dataflow.needs import Names
 from holons.program.dataflow.plan import Source
 from holons.program.events import Events
+from holons.program.lines import written_at
 
 
 def as_declared(events: Events, source: Source, needed: Names) -> Events:

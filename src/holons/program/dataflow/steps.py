@@ -19,8 +19,8 @@ from holons.algebra import IntArray
 from holons.algebra.cells import constant, is_constant
 from holons.errors import BadElement, BadProgram
 from holons.program.dataflow.expressions import words
-from holons.program.dataflow.lines import line_of_user
 from holons.program.events import Events
+from holons.program.lines import line_of_user
 from holons.program.tables import Table
 
 Function: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]

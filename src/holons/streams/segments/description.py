@@ -8,7 +8,8 @@ from pathlib import Path
 
 from holons.clock import SystemClock
 from holons.errors import BadInput
-from holons.streams.segments.directory import StreamDirectory, name_of, partitions_in, stem
+from holons.names import encoded
+from holons.streams.segments.directory import StreamDirectory, name_of, partitions_in
 from holons.streams.segments.segment import Extent
 
 _BLOCK_BYTES = 512
@@ -39,7 +40,7 @@ class StreamDescription:
 
 def describe(directory: Path | str, stream: str) -> StreamDescription:
     """Describes what is left of a stream; how many partitions it has comes from its segments' headers."""
-    path = Path(directory) / f"stream.{stem(stream)}"
+    path = Path(directory) / f"stream.{encoded(stream)}"
     if not path.is_dir():
         raise BadInput(f"there is no stream {stream!r} in {directory}", hint="holons log ls lists the streams")
     held = StreamDirectory(Path(directory), stream, partitions_in(directory, stream) or 0, SystemClock())
@@ -54,10 +55,10 @@ def _described(held: StreamDirectory) -> StreamDescription:
             ends = [segment.extent(partition).end for segment in segments]
             extents[partition] = _extent(held.floor(str(partition)), ends)
     else:
-        names = {segment.writer for segment in segments} | {name_of(trimmed) for trimmed in held.floors}
+        names = {segment.writer for segment in segments} | {name_of(held.path, trimmed) for trimmed in held.floors}
         for writer in sorted(names):
             ends = [segment.extent(0).end for segment in segments if segment.writer == writer]
-            extents[writer] = _extent(held.floor(stem(writer)), ends)
+            extents[writer] = _extent(held.floor(encoded(writer)), ends)
     return StreamDescription(
         stream=held.stream,
         partitions=held.partitions,

@@ -21,15 +21,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote
 
 from holons import disk
 from holons.clock import Clock, SystemClock
-from holons.errors import BadInput, LogDamaged
+from holons.errors import LogDamaged
+from holons.names import decoded, encoded
 from holons.streams.segments.files import OpenFile, SegmentGone, damaged
 from holons.streams.segments.segment import Segment
 
-_STEM_CHARACTERS_MAX: Final = 180
 _CHANGE_TIME_GRAIN_S: Final = 0.02  # two changes of a directory within this time may bear the same time
 _LIST_EVERY_S: Final = 1.0
 _TRIES: Final = 20
@@ -38,36 +37,23 @@ _LEFTOVER_AGE_S: Final = 60.0  # a segment that was begun so long ago, and has n
 Result = TypeVar("Result")
 
 
-def stem(name: str) -> str:
-    """Returns a name as a part of a file's name; `name_of` turns it back.
-
-    >>> stem("node/a#17"), name_of("node%2Fa#17")
-    ('node%2Fa#17', 'node/a#17')
-    """
-    quoted = quote(name, safe="#")
-    if not 0 < len(quoted) <= _STEM_CHARACTERS_MAX:
-        raise BadInput(
-            f"{name!r} cannot be a part of a file's name",
-            hint=f"names of streams and writers have 1 to {_STEM_CHARACTERS_MAX} characters; others than letters, "
-            "digits, '_', '-', '~' and '#' count three times or more",
-        )
-    return quoted
-
-
-def name_of(stem: str) -> str:
-    """Returns the name that a stem stands for."""
-    return unquote(stem)
+def name_of(path: Path, stem: str) -> str:
+    """Returns the name that a part of a file's name stands for; raises `LogDamaged` if we would write no name so."""
+    name = decoded(stem)
+    if name is None:
+        raise damaged(path, "it is not one of ours, or an older version wrote it")
+    return name
 
 
 def streams_in(directory: Path | str) -> list[str]:
-    """Returns the names of all streams that were ever written below a directory."""
+    """Returns the names of all streams that were ever written to a directory."""
     prefix = "stream."
-    return sorted(name_of(path.name.removeprefix(prefix)) for path in Path(directory).glob(f"{prefix}*"))
+    return sorted(name_of(path, path.name.removeprefix(prefix)) for path in Path(directory).glob(f"{prefix}*"))
 
 
 def partitions_in(directory: Path | str, stream: str) -> int | None:
     """Returns how many partitions a stream has, as its segments say, 0 for a shared one; None if nothing of it is left."""
-    for segment in sorted((Path(directory) / f"stream.{stem(stream)}").glob("segment.*")):
+    for segment in sorted((Path(directory) / f"stream.{encoded(stream)}").glob("segment.*")):
         with suppress(SegmentGone):  # trimmed just now
             return Segment(segment, 0, SystemClock()).header.partitions
     return None
@@ -80,7 +66,7 @@ class StreamDirectory:
         self, directory: Path, stream: str, partitions: int, clock: Clock, if_damaged: str = "restore it"
     ) -> None:
         """`if_damaged`: what to do with the directory if it is damaged, for errors."""
-        self.path = Path(os.path.realpath(directory)) / f"stream.{stem(stream)}"
+        self.path = Path(os.path.realpath(directory)) / f"stream.{encoded(stream)}"
         self.stream = stream
         self.partitions = partitions
         self.clock = clock
@@ -156,7 +142,7 @@ class StreamDirectory:
         return error
 
     def floor(self, name: str) -> int:
-        """Returns the offset below which nothing is there any more; the name is a `stem`."""
+        """Returns the offset below which nothing is there any more; the name is an encoded one."""
         return self.floors.get(name, 0)
 
     def of(self, writer: str) -> list[Segment]:

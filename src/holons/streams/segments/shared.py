@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from holons.clock import Clock, SystemClock
-from holons.streams.segments.directory import StreamDirectory, name_of, stem
+from holons.names import encoded
+from holons.streams.segments.directory import StreamDirectory, name_of
 from holons.streams.segments.segment import Segment
 from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Storage
 from holons.streams.shared import Cursor, Message
@@ -60,7 +61,7 @@ class SegmentSharedLog:
 
     def start(self, writer: str) -> int:
         self._stream.refresh()
-        return self._stream.floor(stem(writer))
+        return self._stream.floor(encoded(writer))
 
     def starts(self) -> Cursor:
         self._stream.refresh()
@@ -73,7 +74,7 @@ class SegmentSharedLog:
     def trim(self, below: Cursor) -> None:
         ends = self._stream.consistently(lambda: {writer: self._end(writer) for writer in below})
         for writer, position in below.items():
-            self._stream.raise_floor(stem(writer), min(position, ends[writer]), sync=self._writer.storage.sync)
+            self._stream.raise_floor(encoded(writer), min(position, ends[writer]), sync=self._writer.storage.sync)
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
 
     def close(self) -> None:
@@ -111,14 +112,14 @@ class SegmentSharedLog:
         """Returns for each writer its stem and the segments that are left of it, if any."""
         if self._version != self._stream.version:
             names = {segment.writer for segment in self._stream.segments.values()}
-            names.update(name_of(trimmed) for trimmed in self._stream.floors)
-            self._by_writer = {name: (stem(name), self._stream.of(name)) for name in sorted(names)}
+            names.update(name_of(self._stream.path, trimmed) for trimmed in self._stream.floors)
+            self._by_writer = {name: (encoded(name), self._stream.of(name)) for name in sorted(names)}
             self._version = self._stream.version
         return self._by_writer
 
     def _end(self, writer: str) -> int:
         ends = [segment.extent(0).end for segment in self._stream.of(writer)]
-        return max(self._stream.floor(stem(writer)), *ends, 0)
+        return max(self._stream.floor(encoded(writer)), *ends, 0)
 
     def _needless(self, segment: Segment) -> bool:
         return segment.extent(0).end <= self._stream.floor(segment.stem)

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from holons.disk import sync, try_lock, unavailable
 from holons.errors import InvariantBroken, LogUnavailable
+from holons.names import encoded
 from holons.streams.segments import frames
-from holons.streams.segments.directory import StreamDirectory, stem
+from holons.streams.segments.directory import StreamDirectory
 from holons.streams.segments.files import Descriptor, SegmentGone, failure
 from holons.streams.segments.frames import RECORD_BYTES, Frame, RowSchema
 from holons.streams.segments.segment import HEADER_BYTES, INDEX_FILE, OPEN_FILE, Header, Segment, published
@@ -138,7 +139,7 @@ class SegmentWriter:
     def __init__(self, stream: StreamDirectory, writer: str, storage: Storage) -> None:
         self.writer = writer
         self.storage = storage
-        self._stem = stem(writer)
+        self._stem = encoded(writer)
         self._stream = stream
         self._header = Header(stream.stream, stream.partitions, writer)
         self._pid = os.getpid()

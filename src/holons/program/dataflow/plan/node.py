@@ -10,8 +10,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 import polars as pl
 
-from holons.program.dataflow.lines import line_of_user, written_at
 from holons.program.dataflow.plan.rules import Rules, check_rules
+from holons.program.lines import line_of_user, written_at
 from holons.windows import AlignedSpec, WindowSpec
 
 Place: TypeAlias = Literal["rows", "local", "spread", "gathered"]

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 import polars as pl
 
-from holons.program.dataflow.lines import line_of_user
 from holons.program.dataflow.plan.node import Place, PlanNode
 from holons.program.dataflow.plan.rules import Rule, missing, no_time, time_rule
+from holons.program.lines import line_of_user
 from holons.windows import AlignedSpec
 
 

@@ -1,4 +1,4 @@
-"""Where in the user's code something was written: errors of a pipeline name that line, long after it was run."""
+"""Where in the user's code something was written: errors name that line, those of a pipeline long after it was run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import polars as pl
 
 from holons.errors import BadInput, BadProgram, DescribedError, ProgramFailed
 
-_OURS = __name__.rpartition(".")[0]
+_OURS = __name__.rpartition(".")[0] + "."
 
 
 def line_of_user() -> str:
-    """The innermost line outside of this package, as `file.py:12`."""
+    """Returns the innermost line outside of this package, as `file.py:12`."""
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__", "").startswith(_OURS) and frame.f_back is not None:
         frame = frame.f_back
