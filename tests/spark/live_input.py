@@ -12,7 +12,7 @@ from tests.workloads import load
 
 from holons.clock import SystemClock
 from holons.engines.directory_site import DirectorySite
-from holons.node.messages import Claim, Heartbeat, decode_control, decode_heartbeat
+from holons.node.messages import Heartbeat, decode_claim, decode_heartbeat
 from holons.program import Job, canonical
 from holons.semantics import run as run_oracle
 from holons.streams import Cursor
@@ -89,10 +89,9 @@ class Witness:
 
     def look(self) -> None:
         for message in self._control.read(self._control_at, 100_000):
-            claim = decode_control(message.data)
-            if isinstance(claim, Claim):
-                known = self.owners.get(claim.partition, (-1, ""))
-                self.owners[claim.partition] = max(known, (claim.epoch, claim.node))
+            claim = decode_claim(message.data)
+            known = self.owners.get(claim.partition, (-1, ""))
+            self.owners[claim.partition] = max(known, (claim.epoch, claim.node))
         for message in self._heartbeats.read(self._heartbeats_at, 100_000):
             heartbeat = decode_heartbeat(message.data)
             self.newest[heartbeat.node] = heartbeat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holons.engines.node_logs import decode_log_record
 from holons.errors import CodecError
-from holons.node.messages import Claim, Control, Heartbeat, Running, Submitted, decode_control, decode_heartbeat
+from holons.node.messages import Claim, Heartbeat, Running, decode_claim, decode_heartbeat
 from holons.wcrdt import Delta
 from holons.windows import instant_text
 
@@ -19,7 +19,7 @@ def in_words(stream: str, data: bytes) -> str:
         if stream == "heartbeats":
             return _heartbeat(decode_heartbeat(data))
         if stream == "control":
-            return _control(decode_control(data))
+            return _claim(decode_claim(data))
         if stream == "logs":
             said = decode_log_record(data)
             return f"{instant_text(round(said.created * 1_000) * 1_000)} {said.level_name} {said.logger}: {said.text}"
@@ -30,16 +30,8 @@ def in_words(stream: str, data: bytes) -> str:
     return f"{len(data)} bytes: {data[:40]!r}"
 
 
-def _control(message: Control) -> str:
-    if isinstance(message, Claim):
-        return (
-            f"{message.node} takes partition {message.partition} of {message.job} "
-            f"(slot {message.slot}, epoch {message.epoch})"
-        )
-    if isinstance(message, Submitted):
-        after = f", taking over from {message.after}" if message.after else ""
-        return f"{message.id} is submitted, over {message.partitions} partitions{after}"
-    return f"{message.job} is stopped: {message.kind}: {message.reason}"
+def _claim(claim: Claim) -> str:
+    return f"{claim.node} takes partition {claim.partition} of {claim.job} (slot {claim.slot}, epoch {claim.epoch})"
 
 
 def _heartbeat(heartbeat: Heartbeat) -> str:

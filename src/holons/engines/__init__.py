@@ -65,17 +65,16 @@ def run(
     feeder = Feeder()
     with ExitStack() as begun:
         at_work: Nodes
+        site: Site
         if engine == "embedded" and log is None:
             from holons.engines.embedded.nodes import TurnNodes
             from holons.engines.memory_site import MemorySite, logs_of
 
-            memory = MemorySite(logs_of(bounded), SystemClock() if live else None)
-            emitted = partial(emitted_by, memory, job)
+            site = memory = MemorySite(logs_of(bounded), SystemClock() if live else None)
             _feed(memory, live, feeder, begun)
             at_work = TurnNodes(job, memory, nodes, settings)
         else:
             site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store)
-            emitted = partial(emitted_by, site, job)
             _check_streams(site, job, streams)
             driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
             with ExitStack() as loading:  # all or none
@@ -87,6 +86,7 @@ def run(
             at_work = DriverNodes(driver, job, nodes, upgrade=upgrade)
         if live:
             at_work = FedNodes(at_work, feeder)
+        emitted = partial(emitted_by, site, job, at_work.version)
         return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
 
 

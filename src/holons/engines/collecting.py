@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from holons.errors import LogDamaged
 from holons.node import Site, Submitted
 from holons.program import Collected, Cut, Job, Output
 from holons.streams import ReadableLog, in_memory
@@ -139,10 +140,34 @@ def folded(site: Site, name: str) -> Outputs:
     return outputs_in_logs(output_logs(site, fold_id(name)))
 
 
-def emitted_by(site: Site, job: Job) -> Outputs:
-    """Returns where the rows of a job stand, and what is known of its inputs."""
+def emitted_by(site: Site, job: Job, version: str) -> Outputs:
+    """Returns where the rows of a run stand, and what is known of its inputs.
+
+    The versions before the one that runs count; one that has taken over from it does not.
+    """
     streams = [source.stream for source in job.inputs]
-    return replace(emitted(site, job.name), inputs=partial(input_schemas, site, streams))
+    history = site.jobs().history(version)
+    outputs = outputs_of(history, partial(output_logs, site)) if history else emitted(site, version)
+    return replace(outputs, inputs=partial(input_schemas, site, streams))
+
+
+def check_kept(site: Site, history: Sequence[Submitted]) -> None:
+    """Raises `LogDamaged` unless all rows are there that older versions have emitted and newer ones rely on."""
+    for older, newer in pairwise(history):
+        logs = output_logs(site, older.id)
+        for partition, cut in enumerate(newer.cuts):
+            for channel, rows in cut.ordinals.items():
+                kept = _end(logs[channel], partition) if channel in logs else 0
+                if kept < rows:
+                    raise LogDamaged(
+                        f"partition {partition} of the output {older.id}/{channel} has {kept} of {rows} rows",
+                        hint=f"{newer.id} goes on where they end: restore the output from a copy",
+                    )
+
+
+def _end(open_log: OpenLog, partition: int) -> int:
+    with closing(open_log()) as log:
+        return log.end(partition)
 
 
 def input_schemas(site: Site, streams: Iterable[str]) -> dict[str, pa.Schema]:

@@ -2,6 +2,7 @@
 
     <directory>/input/      streams that jobs read, each with a producer of its own
     <directory>/output/     what jobs emit: for each version of a job a directory, with a stream for each channel
+    <directory>/jobs/       what was decided about jobs: submitted, upgraded, cancelled, failed
     <directory>/shared/     heartbeats, the control log, what nodes log, and a sync stream for each job
     <directory>/journal/    where idle marks are among the rows of inputs
     <directory>/store/      checkpoints
@@ -139,6 +140,9 @@ class DirectorySite(SiteWithFolders):
 
     def shared_streams(self) -> list[str]:
         return self._shared.names()
+
+    def decisions(self) -> DirectoryJournal:
+        return DirectoryJournal(self.directory / "jobs")
 
     def store(self, writer: str, copies: int = 1) -> Store:
         if self._store == IN_MEMORY:

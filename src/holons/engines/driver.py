@@ -20,7 +20,7 @@ from typing import Final, Protocol, Self
 import pyarrow as pa
 
 from holons.clock import SystemClock
-from holons.engines.collecting import emitted
+from holons.engines.collecting import check_kept, emitted, emitted_by
 from holons.engines.endings import Ending, Endings
 from holons.engines.node_logs import (
     Diary,
@@ -33,7 +33,7 @@ from holons.engines.node_logs import (
 from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order, orders_stream
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
-from holons.node import Node, Settings, Site, Stopped, Submitted, cancel, submit
+from holons.node import Decisions, Node, Settings, Site, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
 _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
@@ -113,6 +113,7 @@ class Driver(ABC):
         self._token = uuid.uuid4().hex[:8]
         self._ports = site.ports(f"driver-{self._token}", self.settings)
         self._orders = Orders(site.shared(orders_stream(self._token), f"driver-{self._token}"), self._secret)
+        self._decisions = Decisions(self._ports.decisions)
         self._versions: dict[str, Submitted] = {}
         self._started = self._deaths = 0
         self._tended_s = float("-inf")
@@ -147,7 +148,8 @@ class Driver(ABC):
 
     def stopped(self) -> dict[str, Stopped]:
         """Returns the jobs that were stopped, by id, each with the reason."""
-        return self.site.jobs().stopped
+        self._decisions.read()
+        return self._decisions.jobs.stopped
 
     def collected(self, name: str) -> Collected:
         """Returns all rows that a job has emitted so far."""
@@ -229,13 +231,17 @@ class Driver(ABC):
     def tend(self, version: Submitted) -> bool:
         """Looks after a job; to be called again and again until it returns True, once everything is emitted.
 
-        Nodes that have died are replaced; if the job was stopped, the reason is raised.
+        Nodes that have died are replaced; if the job was stopped, the reason is raised. Nodes that report a version as
+        finished, because others have run it to its end or have stopped it, do not decide: the outputs do, and whether it
+        still stands.
         """
         finished, now_s = self.finished(), self.clock.now_s()
         if finished or now_s - self._tended_s >= _TEND_S:
             self._tended_s = now_s
             check_stopped(self.stopped().get(version.id))
-            if not finished:
+            if finished:
+                check_kept(self.site, self._decisions.jobs.history(version.id))
+            else:
                 self.replace_the_dead()
                 self._check_silence(now_s)
         return finished
@@ -247,7 +253,7 @@ class Driver(ABC):
             self.start()
         while not self.tend(version):
             self.clock.sleep_s(_LOOK_S)
-        return self.collected(job.name)
+        return emitted_by(self.site, job, version.id).collected()
 
     def _check_silence(self, now_s: float) -> None:
         if self.watcher.pids():

@@ -47,6 +47,7 @@ class MemorySite(Site):
         self.inputs = dict(inputs or {})
         self.journals: dict[str, MemoryJournal] = {}
         """The inputs that have a journal are read through it."""
+        self.decided = MemoryJournal()
         self.hubs: dict[str, MemoryHub] = {}
         """The shared streams."""
         self.outputs: dict[tuple[str, str], MemoryLog] = {}
@@ -99,6 +100,9 @@ class MemorySite(Site):
 
     def shared_streams(self) -> list[str]:
         return sorted(self.hubs)
+
+    def decisions(self) -> Journal:
+        return self.decided
 
     def store(self, writer: str, copies: int = 1) -> Store:
         return self.records

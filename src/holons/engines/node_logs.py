@@ -124,6 +124,7 @@ def with_logged_failures(ports: Ports) -> Ports:
         ports,
         heartbeats=_LoggedPort(ports.heartbeats),
         control=_LoggedPort(ports.control),
+        decisions=_LoggedPort(ports.decisions),
         sync=lambda job: _LoggedPort(ports.sync(job)),
         input=lambda stream: _LoggedPort(ports.input(stream)),
         output=lambda job, channel, partitions: _LoggedPort(ports.output(job, channel, partitions)),

@@ -15,8 +15,9 @@ been silent for three failure timeouts; until then one of them may only be slow,
 Partitions that are parked, held back or without work do not count.
 
 *Finishing.* A node that reports a job as finished speaks for everybody who runs a part of it, so a driver does not wait
-for a node that hangs. A node announces at once that it has finished, and for a second looks for the announcements of
-others every few milliseconds, since somebody waits for them.
+for a node that hangs. What others have reported it compares with the logs, each partition once, so it may believe the dead:
+heartbeats may be newer than outputs that were restored from a copy. A node announces at once that it has finished, and for
+a second looks for the announcements of others every few milliseconds, since somebody waits for them.
 
 *Order of work.* A partition that could not emit all complete windows in its slice reads nothing more until it has:
 otherwise rows that wait for their windows (those of joins above all) pile up while a log is read at full speed, and every
@@ -60,7 +61,7 @@ preview is old, never wrong.
 `accumulate`, `Local`) is as if it had always run. It therefore needs the whole input.
 """
 
-from holons.node.jobs import Jobs, cancel, read_jobs, submit
+from holons.node.jobs import Decisions, Jobs, cancel, read_jobs, submit
 from holons.node.messages import Heartbeat, Running, Stopped, Submitted, decode_heartbeat
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
@@ -68,6 +69,7 @@ from holons.node.settings import Settings
 from holons.node.site import NodeSite, Site, SiteWithFolders, no_such_input, sync_stream
 
 __all__ = [
+    "Decisions",
     "Heartbeat",
     "Jobs",
     "Node",

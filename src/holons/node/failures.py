@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from holons.errors import DescribedError
+from holons.node.jobs import Decisions, stop
 from holons.node.messages import Stopped
-from holons.streams import SharedLog
-from holons.wire import encode
 
 
 class Failures:
     """The errors that have stopped jobs on this node, and reports of them that are not written yet."""
 
-    def __init__(self, control: SharedLog) -> None:
+    def __init__(self, decisions: Decisions) -> None:
         self.errors: dict[str, DescribedError] = {}
-        self._control = control
+        self._decisions = decisions
         self._unreported: list[Stopped] = []
         self.missing: dict[str, float] = {}
         """Jobs of which a checkpoint is missing, and since when: its holder may only be cut off."""
@@ -30,7 +29,7 @@ class Failures:
     def report(self) -> None:
         """Writes what is not reported yet."""
         while self._unreported:
-            self._control.append(encode(self._unreported[0]))
+            stop(self._unreported[0], self._decisions)
             self._unreported.pop(0)
 
     def missing_s(self, job: str, now_s: float) -> float:

@@ -28,6 +28,8 @@ class JobOnNode:
         self.places = partitions_of(job, ports.input)
         self._keeper = StateKeeper(name, job, len(self.places), ports, settings)
         self.tasklets: dict[int, PartitionTasklet] = {}
+        self.finished_elsewhere: set[int] = set()
+        """The partitions that others have reported as finished, and of which the logs have everything."""
         self.idle: set[int] = set()
         """The idle partitions, as their live owners say."""
         self.previews = PreviewExchange(self)

@@ -1,60 +1,63 @@
-"""Which jobs there are: versions that were submitted, and which of them stand.
+"""Which jobs there are: the versions that were submitted, and which of them run.
 
-The control log says it all: a job's name may be submitted again after it was cancelled, or taken over by a new version.
-Each is a version with an id of its own, under which everything durable is kept, so a reused name or changed code never
-meets old positions. Versions of one name are merged by maximum of (generation, writer), as claims are.
+All that is decided about jobs is in one journal, and each entry is a whole decision: a version is submitted, or takes over
+from another one, or stops. Whoever decides proposes the next entry. If another decision was faster, it is read, and the
+rest is decided again. So everybody knows the same decisions in the same order, whoever dies in between.
+
+Each version has an id of its own, under which everything durable is kept, so a reused name or changed code never meets old
+positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holons.errors import BadInput, JobRunning
-from holons.node.messages import Control, Stopped, Submitted, decode_control
+from holons.node.messages import Decision, Stopped, Submitted, decode_decision
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.program import Cut, Job
-from holons.streams import Cursor, SharedLog
+from holons.streams import Journal
 from holons.wire import encode
+
+_ALL = 0  # the decisions about all jobs are one partition of the journal
 
 
 class Jobs:
-    """All that was read about jobs, in any order, any number of times."""
+    """What is known about jobs, from their decisions in order."""
 
     def __init__(self) -> None:
         self.versions: dict[str, Submitted] = {}
+        """By id, in the order in which they were submitted."""
         self.stopped: dict[str, Stopped] = {}
+        """The versions that run no more, by id, each with the reason."""
+        self._current: dict[str, Submitted] = {}
 
-    def merge(self, message: Control) -> None:
-        """Takes a message of the control log; claims say nothing about jobs."""
-        if isinstance(message, Submitted):
-            self.versions[message.id] = message
-        elif isinstance(message, Stopped):
-            self.stopped.setdefault(message.job, message)
+    def add(self, decision: Decision) -> None:
+        """Takes in the next decision."""
+        if isinstance(decision, Stopped):
+            self.stopped.setdefault(decision.job, decision)
+            return
+        self.versions[decision.id] = self._current[decision.name] = decision
+        if decision.after:
+            self.add(Stopped(decision.after, "Upgraded", f"{decision.id} takes over, submitted by {decision.writer}"))
 
     def current(self, name: str) -> Submitted | None:
         """The newest version of a name, stopped or not."""
-        versions = [version for version in self.versions.values() if version.name == name]
-        return max(versions, key=lambda version: (version.generation, version.writer), default=None)
+        return self._current.get(name)
 
     def running(self, name: str) -> Submitted | None:
         """The newest version of a name, unless it was stopped."""
         version = self.current(name)
         return version if version is not None and version.id not in self.stopped else None
 
-    def outdated(self, job: str) -> bool:
-        """Whether a newer version has taken a job's name."""
-        version = self.versions.get(job)
-        return version is not None and self.current(version.name) is not version
-
-    def over(self) -> set[str]:
-        """The ids of all versions that run no more: stopped, or outdated."""
-        return set(self.stopped) | {job for job in self.versions if self.outdated(job)}
-
     def history(self, name: str) -> list[Submitted]:
-        """The versions whose outputs stand, oldest first: each took over from the one before."""
-        version = self.current(name)
+        """The versions whose outputs stand, oldest first: each took over from the one before.
+
+        `name` is that of a job, whose newest version comes last; or the id of the version that comes last.
+        """
+        version = self.versions.get(name) or self.current(name)
         versions: list[Submitted] = []
         while version is not None:
             versions.append(version)
@@ -62,13 +65,39 @@ class Jobs:
         return versions[::-1]
 
 
-def read_jobs(control: SharedLog) -> Jobs:
-    """Everything that the control log says about jobs now."""
-    jobs, cursor = Jobs(), Cursor()
-    while messages := control.read(cursor, 10_000):
-        for message in messages:
-            jobs.merge(decode_control(message.data))
-    return jobs
+class Decisions:
+    """The journal of jobs, as far as one reader has read it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.jobs = Jobs()
+        self._journal = journal
+        self._next = 0
+
+    def read(self) -> bool:
+        """Takes in what has been decided since; says whether that was anything. Costs one look if it was not."""
+        first = self._next
+        while (entry := self._journal.get(_ALL, self._next)) is not None:
+            self._add(entry)
+        return self._next > first
+
+    def decide(self, choose: Callable[[Jobs], Decision | None]) -> None:
+        """Adds what `choose` says once it knows all decisions; asks it again after each one, until it says None."""
+        self.read()
+        while (decision := choose(self.jobs)) is not None:
+            entry = self._journal.propose(_ALL, self._next, encode(decision))
+            assert entry is not None, "nobody trims the journal of jobs"
+            self._add(entry)
+
+    def _add(self, entry: bytes) -> None:
+        self.jobs.add(decode_decision(entry))
+        self._next += 1
+
+
+def read_jobs(journal: Journal) -> Jobs:
+    """Everything that was decided about jobs up to now."""
+    decisions = Decisions(journal)
+    decisions.read()
+    return decisions.jobs
 
 
 def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
@@ -76,12 +105,21 @@ def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
 
     A job that is running already is returned, not begun a second time. Another job under the same name takes
     over if `upgrade` says so: it computes everything anew from the inputs' beginning, and emits what the old version
-    has not; what the old version still writes, if a node goes on running it, no longer counts.
+    has not; what the old version still writes, if a node goes on running it, no longer counts. Of two that are submitted
+    at the same moment one is first, and the other one finds it running.
     """
-    jobs = read_jobs(ports.control)
+    decisions = Decisions(ports.decisions)
+    decisions.decide(partial(_submitted, job, ports, upgrade))
+    running = decisions.jobs.running(job.name)
+    assert running is not None
+    return running
+
+
+def _submitted(job: Job, ports: Ports, upgrade: bool, jobs: Jobs) -> Submitted | None:
+    """The version that a job makes necessary; None if it is running."""
     last, running = jobs.current(job.name), jobs.running(job.name)
     if running is not None and running.digest == job.digest:
-        return running
+        return None
     if running is not None and not upgrade:
         raise JobRunning(
             f"{job.name} is there already, with other code, settings or inputs",
@@ -89,25 +127,25 @@ def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
         )
     after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports))
     generation = 0 if last is None else last.generation + 1
-    version = Submitted(job.name, generation, job.digest, ports.control.writer, _inputs(job, ports), after, cuts)
-    ports.control.append(encode(version))
-    if running is not None:
-        ports.control.append(encode(Stopped(running.id, "Upgraded", f"{version.id} takes over")))
-    return version
+    return Submitted(job.name, generation, job.digest, ports.control.writer, _inputs(job, ports), after, cuts)
 
 
 def cancel(name: str, ports: Ports) -> Submitted:
     """Stops a job everywhere. What it has emitted stays; its name is free again."""
-    jobs = read_jobs(ports.control)
-    running = jobs.running(name)
+    decisions = Decisions(ports.decisions)
+    decisions.read()
+    running = decisions.jobs.running(name)
     if running is None:
-        known = (
-            ", ".join(sorted({version.name for version in jobs.versions.values() if jobs.running(version.name)}))
-            or "none"
-        )
+        names = {version.name for version in decisions.jobs.versions.values()}
+        known = ", ".join(sorted(filter(decisions.jobs.running, names))) or "none"
         raise BadInput(f"no job {name!r} is running", hint=f"running: {known}")
-    ports.control.append(encode(Stopped(running.id, "Cancelled", "on request")))
+    stop(Stopped(running.id, "Cancelled", "on request"), decisions)
     return running
+
+
+def stop(stopped: Stopped, decisions: Decisions) -> None:
+    """Stops a version everywhere, unless it runs no more."""
+    decisions.decide(lambda jobs: None if stopped.job in jobs.stopped else stopped)
 
 
 def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:

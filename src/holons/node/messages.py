@@ -45,9 +45,11 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """Whether its input has ended, and everything of it is out."""
     held: bool = False
     """Whether it waits for slower partitions before it reads on."""
+    ordinals: dict[str, int] = {}
+    """Once it is finished: by output channel, how many rows it has emitted."""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/1"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/2"):
     """A sign of life, from the node's main loop itself."""
 
     node: str
@@ -73,7 +75,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim/1"):
 
 
 class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped/1"):
-    """A job has failed, or was cancelled, or gave way to a newer version, and stops everywhere."""
+    """A version of a job has failed, or was cancelled, or gave way to a newer one, and stops everywhere."""
 
     job: str
     kind: str
@@ -103,7 +105,7 @@ def _reason(error: DescribedError) -> str:
 
 
 class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1"):
-    """A job, or a new version of one, is to run. Versions of a name are merged by maximum of (generation, writer)."""
+    """A job, or a new version of one, is to run from now on. The version that it takes over from, if any, ends with it."""
 
     name: str
     generation: int
@@ -133,9 +135,10 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1")
         return self.cuts[partition] if partition < len(self.cuts) else Cut()
 
 
-Control: TypeAlias = Claim | Stopped | Submitted
+Decision: TypeAlias = Submitted | Stopped
 
 decode_heartbeat: Callable[[bytes], Heartbeat] = decoder(Heartbeat, "a heartbeat", "the heartbeat stream")
-decode_control: Callable[[bytes], Control] = decoder(
-    Claim | Stopped | Submitted, "a control message", "the control log"
+decode_claim: Callable[[bytes], Claim] = decoder(Claim, "a claim", "the control log")
+decode_decision: Callable[[bytes], Decision] = decoder(
+    Submitted | Stopped, "a decision about a job", "the journal of jobs"
 )

@@ -15,12 +15,14 @@ from holons.errors import CheckpointLost, DescribedError, LogUnavailable, StoreU
 from holons.node.claiming import Claims
 from holons.node.control import ControlReader
 from holons.node.failures import Failures
+from holons.node.finishing import all_finished, verify_reports
 from holons.node.handover import stop_taken_over
 from holons.node.heartbeats import HeartbeatStream
 from holons.node.idle import idle_partitions
 from holons.node.job_on_node import JobOnNode
+from holons.node.jobs import Decisions
 from holons.node.membership import Membership
-from holons.node.messages import Claim, Control, Heartbeat, Running, Stopped
+from holons.node.messages import Heartbeat, Running, Stopped
 from holons.node.ownership import Ownership
 from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports
@@ -61,7 +63,9 @@ class Node:
         self.leaving = False
         self._handed_over = False
         self._assigned: dict[str, Assignment] = {}
-        self._failures = Failures(ports.control)
+        self._decisions = Decisions(ports.decisions)
+        self._jobs_ended = 0
+        self._failures = Failures(self._decisions)
         self._control = ControlReader(ports.control, settings.messages_max)
         self._heartbeats = HeartbeatStream(ports, settings, self.membership, pid)
         self._claims = Claims(ports, settings, self.membership, self.ownership)
@@ -95,7 +99,7 @@ class Node:
     @property
     def stopped(self) -> dict[str, Stopped]:
         """Jobs that were stopped, here or elsewhere, and why."""
-        return self._control.jobs.stopped
+        return self._decisions.jobs.stopped
 
     def leave(self) -> None:
         """Asks the others to take over; keep ticking until it has `left`."""
@@ -123,16 +127,9 @@ class Node:
     @property
     def finished(self) -> bool:
         """Whether every job has ended, and everything of it is written."""
-        over = {name for name in self._assigned if name in self.stopped or self._control.jobs.outdated(name)}
-        return all(name in over or (name in self.jobs and self._finished(self.jobs[name])) for name in self._assigned)
-
-    def _finished(self, here: JobOnNode) -> bool:
-        """Whether each partition of a job is finished: here, or as some node has reported, be it dead by now."""
-        if not all(tasklet.finished for tasklet in here.tasklets.values()):
-            return False
-        everybody = self.membership.all_running()
-        finished = {running.partition for _, running in everybody if running.job == here.name and running.finished}
-        return finished | set(here.tasklets) >= here.partitions
+        return all(
+            name in self.stopped or (name in self.jobs and all_finished(self.jobs[name])) for name in self._assigned
+        )
 
     def _tasklets(self) -> Iterator[tuple[JobOnNode, PartitionTasklet]]:
         """All partitions that run here."""
@@ -170,7 +167,7 @@ class Node:
         with suppress(OSError):
             heard, reachable = self._listen(), True
         steps = [self._open_jobs, self._claim] if reachable else [self._open_jobs]
-        steps += [self._choose_trial, self._announce_ends, self._announce, self._failures.report]
+        steps += [self._choose_trial, self._verify_ends, self._announce_ends, self._announce, self._failures.report]
         for step in (*steps, self._tend_store, self._trim_streams):
             with suppress(OSError):
                 step()
@@ -186,8 +183,7 @@ class Node:
 
     def _open_jobs(self) -> None:
         for name, (job, cuts) in self._assigned.items():
-            over = name in self.stopped or name in self.failures or self._control.jobs.outdated(name)
-            if name not in self.jobs and not over:
+            if name not in self.jobs and name not in self.stopped and name not in self.failures:
                 with self._guarded(name):
                     self.jobs[name] = JobOnNode(name, job, self.ports, self.settings, cuts)
 
@@ -240,28 +236,25 @@ class Node:
     # --- listening -------------------------------------------------------------------------------------------------
 
     def _listen(self) -> bool:
-        """Reads heartbeats and the control log; says whether the control log had anything."""
+        """Reads heartbeats, decisions and claims; says whether anything was decided or claimed."""
         self._heartbeats.read()
-        heard = False
-        for message in self._control.read():
+        heard = self._decisions.read()
+        self._end_jobs()
+        for claim in self._control.read():
             heard = True
-            self._merge(message)
+            self._claims.merge(claim)
         if self.settings.idle_s is not None:
             for here in self.jobs.values():
                 here.idle = idle_partitions(self._reports(here, of_the_dead=False))
         return heard
 
-    def _merge(self, message: Control) -> None:
-        if isinstance(message, Claim):
-            self._claims.merge(message)
-            return
-        for name in list(self.jobs):
-            if name in self.stopped or self._control.jobs.outdated(name):
-                del self.jobs[name]
-        for name in self._control.jobs.over():
-            if not self.ownership.is_over(name):
-                self._claims.forget(name)
-                self._failures.missing.pop(name, None)
+    def _end_jobs(self) -> None:
+        """Drops what was kept of jobs that have stopped since."""
+        for name in [*self.stopped][self._jobs_ended :]:
+            self.jobs.pop(name, None)
+            self._claims.forget(name)
+            self._failures.missing.pop(name, None)
+        self._jobs_ended = len(self.stopped)
 
     def _reports(self, here: JobOnNode, *, of_the_dead: bool = True) -> list[Running]:
         """What all nodes have reported last about a job, and this one would report now."""
@@ -271,6 +264,12 @@ class Node:
         return [running for running in reports if running.job == here.name] + own
 
     # --- announcing ------------------------------------------------------------------------------------------------
+
+    def _verify_ends(self) -> None:
+        """Compares with the logs what others have reported as finished."""
+        for name, here in list(self.jobs.items()):
+            with self._guarded(name):
+                verify_reports(here, self.membership)
 
     def _announce_soon(self) -> None:
         """The others should know at once."""

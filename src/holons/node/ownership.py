@@ -74,10 +74,6 @@ class Ownership:
                 return number, owner.epoch
         return -1, -1
 
-    def is_over(self, job: str) -> bool:
-        """Whether the claims of a job were dropped for good."""
-        return job in self._over
-
     def forget(self, job: str) -> None:
         """Drops all claims of a job that is over, for good."""
         self._over.add(job)
@@ -86,24 +82,24 @@ class Ownership:
 
 
 class Trail:
-    """Which messages of the control log no longer matter: claims that were outbid, up to the first that counts."""
+    """Which claims of the control log no longer matter: those that were outbid, up to the first that counts."""
 
     def __init__(self) -> None:
-        self._messages: dict[str, dict[int, Claim | None]] = {}
+        self._claims: dict[str, dict[int, Claim]] = {}
         self._needless: Cursor = {}
 
-    def add(self, writer: str, position: int, claim: Claim | None, start: int) -> None:
-        """Adds a message of the log, which begins at `start` for this writer; a message without a claim always matters."""
+    def add(self, writer: str, position: int, claim: Claim, start: int) -> None:
+        """Adds a claim of the log, which begins at `start` for this writer."""
         at = self._needless.setdefault(writer, start)
         if position >= at:
-            self._messages.setdefault(writer, {})[position] = claim
+            self._claims.setdefault(writer, {})[position] = claim
 
     def needless(self, ownership: Ownership) -> Cursor:
         """Below which positions nothing matters, for each writer. What was not read yet may matter."""
-        for writer, messages in self._messages.items():
+        for writer, claims in self._claims.items():
             at = self._needless[writer]
-            while (claim := messages.get(at)) is not None and ownership.outbid(claim):
-                del messages[at]
+            while (claim := claims.get(at)) is not None and ownership.outbid(claim):
+                del claims[at]
                 at += 1
             self._needless[writer] = at
         return self._needless

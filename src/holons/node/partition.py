@@ -111,6 +111,7 @@ class PartitionTasklet:
             touched=touched,
             finished=self.finished,
             held=self.held,
+            ordinals=self.run.ordinals if self.finished else {},
         )
 
     # --- a slice of work -------------------------------------------------------------------------------------------

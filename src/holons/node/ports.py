@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holons.clock import Clock
 from holons.program import Job
 from holons.store import Store
-from holons.streams import InputLog, ReadableLog, SharedLog, WritableLog
+from holons.streams import InputLog, Journal, ReadableLog, SharedLog, WritableLog
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,9 @@ class Ports:
     clock: Clock
     heartbeats: SharedLog
     control: SharedLog
+    """The claims of all nodes."""
+    decisions: Journal
+    """What was decided about jobs."""
     sync: Callable[[str], SharedLog]
     """The sync stream of a job."""
     previews: Callable[[str], SharedLog]

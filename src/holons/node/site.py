@@ -20,8 +20,6 @@ from holons.node.settings import Settings
 from holons.store import Store
 from holons.streams import InputLog, Journal, JournaledLog, SharedLog, WritableLog
 
-CONTROL = "control"
-
 
 class NodeSite(Protocol):
     """The part of a site that a node uses. The parts of one node are opened under one name, which is used once."""
@@ -53,6 +51,10 @@ class NodeSite(Protocol):
         """Returns a stream that nodes and drivers share."""
         ...
 
+    def decisions(self) -> Journal:
+        """Returns the journal of what was decided about jobs."""
+        ...
+
     def store(self, writer: str, copies: int = 1) -> Store:
         """Returns the store of checkpoints; if nodes keep them in memory, each by its writer and `copies` others."""
         ...
@@ -73,7 +75,8 @@ class NodeSite(Protocol):
         return Ports(
             clock=self.clock,
             heartbeats=self.shared("heartbeats", writer),
-            control=self.shared(CONTROL, writer),
+            control=self.shared("control", writer),
+            decisions=self.decisions(),
             sync=lambda job: self.shared(sync_stream(job), writer),
             previews=lambda job: self.shared(f"previews-{job}", writer),
             input=journaled,
@@ -116,11 +119,7 @@ class Site(NodeSite, Protocol):
 
     def jobs(self) -> Jobs:
         """Returns what is known about all jobs that were ever submitted here."""
-        control = self.shared(CONTROL, "reader")
-        try:
-            return read_jobs(control)
-        finally:
-            control.close()
+        return read_jobs(self.decisions())
 
 
 class SiteWithFolders(Site, Protocol):

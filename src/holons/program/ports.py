@@ -107,6 +107,11 @@ class PartitionRun(Protocol):
         """How far it is now."""
         ...
 
+    @property
+    def ordinals(self) -> dict[str, int]:
+        """By output channel, how many rows it has emitted, before it resumed and since."""
+        ...
+
     def feed(
         self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int, whole: Callable[[], pa.Table] | None = None
     ) -> None:

@@ -65,6 +65,11 @@ class ProgramRun:
         """The columns that the program sees; None: all."""
         return self._process.reads
 
+    @property
+    def ordinals(self) -> dict[str, int]:
+        """By output channel, how many rows it has emitted, before it resumed and since."""
+        return self._process.state.ordinals | self._window.ordinals
+
     # --- what comes in ---------------------------------------------------------------------------------------------
 
     def feed(

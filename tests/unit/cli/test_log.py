@@ -9,7 +9,7 @@ from tests.unit.cli.test_app import run
 
 from holons.cli import log as the_log
 from holons.errors import BadInput
-from holons.node.messages import Claim, Heartbeat, Running, Stopped
+from holons.node.messages import Claim, Heartbeat, Running
 from holons.streams import StreamFolder
 from holons.wcrdt import Delta, Seal
 from holons.wire import encode
@@ -125,9 +125,7 @@ def test_messages_are_told_in_words(site: Path, stream: str, told: str, capsys: 
     assert records(capsys) == [{"writer": "node-1#1", "position": 1, "message": told}]
 
 
-def test_a_stopped_job_and_a_broken_message_are_told_in_words():
-    stopped = encode(Stopped("shares", "ProgramFailed", "it raised"))
-    assert the_log.in_words("control", stopped) == "shares is stopped: ProgramFailed: it raised"
+def test_a_broken_message_is_told_in_words():
     assert "not a heartbeat" in the_log.in_words("heartbeats", b"\x00")
 
 

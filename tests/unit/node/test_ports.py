@@ -236,6 +236,10 @@ class Rounds:
         self._outputs, self._messages = [], []
         return outputs, messages
 
+    @property
+    def ordinals(self) -> dict[str, int]:
+        return {CHANNEL: self.emitted.calls}
+
     def owes_windows(self, watermark: int) -> bool:
         return self.emitted.calls < watermark and not self.emitted.finished
 

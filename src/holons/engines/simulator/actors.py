@@ -97,6 +97,9 @@ class ActorGate(Gate):
         self.performance.pause(self.random.uniform(0.0, _OPERATION_S) * slow)
         super().pass_through(what)
 
+    def look(self, what: str) -> None:
+        self.log(what)
+
     def sleep(self, seconds: float) -> None:
         self.performance.pause(seconds)
 

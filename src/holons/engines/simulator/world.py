@@ -56,6 +56,13 @@ class Gate:
 
     def log(self, what: str) -> None:
         self.pass_through(what)
+        self._check_logs()
+
+    def look(self, what: str) -> None:
+        """Looks at a log. No node dies of that: it dies at its next operation, and nobody can see the difference."""
+        self._check_logs()
+
+    def _check_logs(self) -> None:
         if self.world.log_down_until_s > self.world.now_s:
             raise LogUnavailable("the logs do not answer")
 
@@ -130,6 +137,9 @@ class GatedSite(NodeSite):
 
     def shared(self, stream: str, writer: str) -> SimulatedStream:
         return SimulatedStream(self._site.shared(stream, writer), _name_in_seeds(stream), self._gate)
+
+    def decisions(self) -> GatedDecisions:
+        return GatedDecisions(self._site.decided, self._gate)
 
     def store(self, writer: str, copies: int = 1) -> Store:
         if self._site.grid is None:
@@ -320,6 +330,15 @@ class GatedJournal:
     def trim(self, partition: int, below: int) -> None:
         self._gate.log("trim entries")
         self._journal.trim(partition, below)
+
+
+class GatedDecisions(GatedJournal):
+    """The journal of jobs behind a gate. Whoever hears nobody does not hear of decisions either."""
+
+    def get(self, partition: int, number: int) -> bytes | None:
+        self._gate.look("look for a decision")
+        deaf = self._gate.world.deaf_until_s.get(self._gate.node, 0.0) > self._gate.world.now_s
+        return None if deaf else self._journal.get(partition, number)
 
 
 class SimulatedStore:
