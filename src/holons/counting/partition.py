@@ -1,0 +1,144 @@
+"""One partition of a lane: it counts its rows, publishes samples, and seals contributions. Without a root.
+
+What it publishes depends on what it knows and on when it is asked; what it contributes depends on its rows and on the cuts
+only. So several owners of a partition, reading in different cuts, publish different samples and contribute the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from holons import codec
+from holons.algebra import Aggregate, IntArray, Rows
+from holons.counting.boundaries import CountWindow
+from holons.counting.cuts import Cuts
+from holons.counting.ledger import Contribution, Ledger
+from holons.counting.prediction import Prediction
+from holons.counting.samples import KnownRanks, Samples, known_ranks
+
+RANKS_PUBLISHED_MAX: Final = 1024  # of a gap at once; of a larger one as many, evenly spaced
+
+
+def spacing(window: CountWindow, partitions: int) -> int:
+    """Returns g such that publishing every g-th key, and what is then missing for a cut, costs the fewest keys.
+
+    >>> spacing(CountWindow(1_000_000), 8)
+    288
+    """
+    return max(1, math.isqrt(2 * window.every // (3 * partitions)))
+
+
+class CountedPartition:
+    """One partition's part in a lane. `cuts` is its node's view, which the partitions of a node share."""
+
+    def __init__(
+        self,
+        cuts: Cuts,
+        partition: int,
+        aggregate: Aggregate[Any],
+        resume: bytes | None = None,
+        *,
+        predicts: bool = True,
+    ) -> None:
+        self.cuts = cuts
+        self.partition = partition
+        self._spacing = spacing(cuts.window, cuts.partitions)
+        self._predicts = predicts
+        self._prediction = Prediction()
+        self._spaced_to = 0
+        self._zones_to = 0
+        snapshot = None
+        if resume is not None:
+            snapshot, self._spaced_to, self._zones_to, (rank, sizes) = codec.decode(resume)
+            self._prediction = Prediction(rank, tuple(sizes))
+        self.ledger = Ledger(partition, aggregate, snapshot)
+
+    # --- rows and marks ---------------------------------------------------------------------------------------------
+
+    def insert(self, rows: Rows, watermark: int) -> None:
+        """Takes the next counted rows in the order of the log, and the watermark after them."""
+        self.ledger.insert(rows, watermark)
+
+    def mark(self, watermark: int) -> None:
+        """Moves the watermark; `ENDING` ends the partition."""
+        self.ledger.mark(watermark)
+
+    # --- samples ----------------------------------------------------------------------------------------------------
+
+    def samples(self) -> Samples | None:
+        """Returns what others should know and do not know yet, as far as this node can tell. The view learns it at once."""
+        ranks = self.cuts.unpublished(self.partition, self._ranks_to_publish())
+        times, numbers = self.ledger.rows.keys(ranks)
+        known = self._with_frontier(known_ranks(times, numbers, ranks, rows=True))
+        if not len(known):
+            return None
+        self.cuts.unite(self.partition, known)
+        return Samples.of(self.cuts.lane, self.partition, known)
+
+    def _ranks_to_publish(self) -> IntArray:
+        settled, held = self.ledger.settled, self.ledger.rows.start
+        first = max(self._spaced_to, held) // self._spacing + 1
+        ranks = [np.arange(first * self._spacing, settled + 1, self._spacing, dtype=np.int64)]
+        self._spaced_to = settled
+        if self._predicts and self._prediction.ready:
+            ranks += self._predicted(held, settled)
+        gap = self.cuts.gap
+        if gap is not None:
+            start, end = max(int(gap.least[self.partition]), held), min(int(gap.greatest[self.partition]), settled)
+            ranks.append(_spread(start, end))
+        return ranks[0] if len(ranks) == 1 else np.unique(np.concatenate(ranks))
+
+    def _predicted(self, held: int, settled: int) -> list[IntArray]:
+        """The ranks around the next cuts, unless that would be more than a gap costs in any case."""
+        after = max(self._zones_to, held)
+        self._zones_to = settled
+        return [
+            np.arange(max(zone.start, after + 1), min(zone.stop, settled + 1), dtype=np.int64)
+            for zone in self._prediction.zones()
+            if 2 * len(zone) <= 3 * self._spacing
+        ]
+
+    def _with_frontier(self, known: KnownRanks) -> KnownRanks:
+        frontier, partition = self.ledger.frontier, self.partition
+        if frontier <= max(known.frontier(partition), self.cuts.known[partition].frontier(partition)):
+            return known
+        return KnownRanks(
+            np.append(known.times, frontier.time),
+            np.append(known.numbers, frontier.number),
+            np.append(known.ranks, self.ledger.settled),
+            np.append(known.rows, False),
+        )
+
+    # --- contributions ----------------------------------------------------------------------------------------------
+
+    def contributions(self) -> list[Contribution]:
+        """Returns this partition's contributions to the panes before the cuts that are known by now.
+
+        A cut may be known before this run has read as far: others have read on, or this partition is run again.
+        """
+        ledger, known = self.ledger, self.cuts.after(self.ledger.cuts)
+        ranks = np.array([cut.ranks[self.partition] for cut in known], dtype=np.int64)
+        reached = ledger.reached(ranks)
+        contributions = ledger.cut(ranks[:reached]) if reached else []
+        for rank in ranks[:reached].tolist():
+            self._prediction = self._prediction.saw(rank)
+            self._zones_to = rank
+        ledger.fold_to(int(ranks[reached] if reached < len(ranks) else self.cuts.certain[self.partition]))
+        return contributions
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """Returns the state to resume from as bytes."""
+        prediction = [self._prediction.rank, list(self._prediction.sizes)]
+        return codec.encode([self.ledger.snapshot(), self._spaced_to, self._zones_to, prediction])
+
+
+def _spread(start: int, end: int) -> IntArray:
+    """The ranks in `(start, end]`: all of them, or as many as may be published at once, evenly spaced."""
+    if end - start <= RANKS_PUBLISHED_MAX:
+        return np.arange(start + 1, max(start, end) + 1, dtype=np.int64)
+    return start + np.arange(1, RANKS_PUBLISHED_MAX + 1, dtype=np.int64) * (end - start) // RANKS_PUBLISHED_MAX

@@ -1,0 +1,138 @@
+"""Selection: which cuts follow from the samples of all partitions, and which ranks are missing for the next one.
+
+At each sampled key every partition has a least rank, that of its sample at or below, and a greatest rank, up to that of its
+next sample. A boundary b is found at the least key where the least ranks add up to b, if the greatest ranks do so too: that
+key separates the first b rows from the others. Only keys up to the least frontier count, since below a frontier nothing is
+still to come.
+
+Columns, not samples: the work is a few NumPy operations for each partition, whatever the number of boundaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from holons.algebra import IntArray
+from holons.counting.boundaries import CountWindow
+from holons.counting.keys import FIRST, Key
+from holons.counting.samples import KnownRanks
+
+
+class Gap(NamedTuple):
+    """What is missing for the next cut, which lies in `(lo, hi]`: each partition's ranks in `(least, greatest]`."""
+
+    lo: Key
+    hi: Key
+    least: IntArray
+    greatest: IntArray
+
+
+class Selection(NamedTuple):
+    """Cuts that are found, as one row of ranks and one key each; and what is known of the next one."""
+
+    ranks: IntArray
+    keys: list[Key]
+    certain: IntArray
+    """Of each partition so many rows belong before the next cut, whichever it will be."""
+    gap: Gap | None
+
+
+class _Bounds(NamedTuple):
+    """Sampled keys up to the least frontier, ascending, and every partition's least and greatest rank at each."""
+
+    times: IntArray
+    partitions: IntArray
+    numbers: IntArray
+    least: IntArray
+    greatest: IntArray
+
+    def key(self, at: int) -> Key:
+        return Key(int(self.times[at]), int(self.partitions[at]), int(self.numbers[at]))
+
+
+def select(known: Sequence[KnownRanks], floor: IntArray, window: CountWindow) -> Selection:
+    """Returns the cuts after `floor`, the ranks of the last one, as far as they are known."""
+    frontiers = [samples.frontier(partition) for partition, samples in enumerate(known)]
+    safe, base = min(frontiers), int(floor.sum())
+    least, greatest = _at(known, floor, safe)
+    ended = window.partial and all(key.is_end for key in frontiers)
+    if not ended and int(greatest.sum()) < window.after(base):
+        return Selection(np.zeros((0, len(known)), dtype=np.int64), [], least, None)
+    return _searched(known, floor, window, safe, ended=ended)
+
+
+def _searched(
+    known: Sequence[KnownRanks], floor: IntArray, window: CountWindow, safe: Key, *, ended: bool
+) -> Selection:
+    bounds = _bounds(known, floor, safe)
+    least, greatest = bounds.least.sum(axis=0), bounds.greatest.sum(axis=0)
+    wanted = window.boundaries(int(floor.sum()), int(least[-1]) if len(least) else 0)
+    at = np.searchsorted(least, wanted, side="left")
+    exact = np.equal(least[at], wanted) & np.equal(greatest[at], wanted)
+    found = len(wanted) if exact.all() else int(np.argmin(exact))
+    ranks = bounds.least[:, at[:found]].T.copy()
+    keys = [bounds.key(index) for index in at[:found].tolist()]
+    if found:
+        floor = ranks[-1]
+    boundary = window.after(int(floor.sum()))
+    if ended and (rest := _rest(known, floor, boundary)) is not None:
+        ranks, keys, floor = np.vstack((ranks, rest)), [*keys, max(s.frontier(a) for a, s in enumerate(known))], rest
+        return Selection(ranks, keys, floor, None)
+    below = int(np.searchsorted(greatest, boundary, side="right")) - 1
+    certain = np.maximum(floor, bounds.least[:, below]) if below >= 0 else floor
+    above = int(np.searchsorted(least, boundary, side="left"))
+    if above == len(least):
+        above -= 1  # the least frontier itself
+        if above < 0 or greatest[above] < boundary:
+            return Selection(ranks, keys, certain, None)
+    lo = bounds.key(below) if below >= 0 else FIRST
+    return Selection(ranks, keys, certain, Gap(lo, bounds.key(above), certain, bounds.greatest[:, above]))
+
+
+def _rest(known: Sequence[KnownRanks], floor: IntArray, boundary: int) -> IntArray | None:
+    """All rows of all partitions, which have ended, if they end before the next boundary."""
+    totals = np.array([int(samples.ranks[-1]) for samples in known], dtype=np.int64)
+    return totals if int(floor.sum()) < int(totals.sum()) < boundary else None
+
+
+def _at(known: Sequence[KnownRanks], floor: IntArray, key: Key) -> tuple[IntArray, IntArray]:
+    """Every partition's least and greatest rank at a key, which is not above any frontier."""
+    least, greatest = floor.copy(), floor.copy()
+    for partition, samples in enumerate(known):
+        upto = samples.upto(partition, key)
+        if upto:
+            least[partition] = max(int(samples.ranks[upto - 1]), int(floor[partition]))
+        own = upto > 0 and key == (int(samples.times[upto - 1]), partition, int(samples.numbers[upto - 1]))
+        if own or upto == len(samples):
+            greatest[partition] = least[partition]
+        else:
+            greatest[partition] = int(samples.ranks[upto]) - int(samples.rows[upto])
+    return least, greatest
+
+
+def _bounds(known: Sequence[KnownRanks], floor: IntArray, safe: Key) -> _Bounds:
+    """What is known at each sampled key above the floor, up to the least frontier."""
+    relevant = []
+    for partition, samples in enumerate(known):
+        first = int(np.searchsorted(samples.ranks, floor[partition], side="left"))
+        relevant.append((samples.between(first, len(samples)), samples.upto(partition, safe) - first))
+    parts = [samples.between(0, max(upto, 0)) for samples, upto in relevant]
+    partitions = np.repeat(np.arange(len(known), dtype=np.int64), [len(part) for part in parts])
+    times, numbers = np.concatenate([p.times for p in parts]), np.concatenate([p.numbers for p in parts])
+    order = np.lexsort((numbers, partitions, times))
+    partitions = partitions[order]
+    least, greatest = (
+        np.empty((len(known), len(order)), dtype=np.int64),
+        np.empty((len(known), len(order)), dtype=np.int64),
+    )
+    for partition, (samples, _) in enumerate(relevant):
+        own = np.equal(partitions, partition)
+        upto = np.cumsum(own)
+        ranks = np.maximum(samples.ranks, floor[partition])
+        least[partition] = np.concatenate(([floor[partition]], ranks))[upto]
+        following = np.concatenate((samples.ranks - samples.rows, ranks[-1:], [0]))
+        greatest[partition] = np.where(own, least[partition], np.maximum(following[upto], floor[partition]))
+    return _Bounds(times[order], partitions, numbers[order], least, greatest)

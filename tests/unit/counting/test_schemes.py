@@ -1,0 +1,114 @@
+"""Every scheme gives what a plain sort of all rows gives, cut for cut and byte for byte, whatever happens to messages."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.laws.samples import Elements
+from tests.laws.test_laws_hold import SUBJECTS
+from tests.unit.counting.network import Faults, Network
+from tests.unit.counting.streams import (
+    END,
+    SHAPES,
+    Item,
+    MarkAt,
+    Streams,
+    expected,
+    marked,
+    random_streams,
+    random_window,
+    rows_at,
+    with_elements,
+)
+
+from holons.algebra import Aggregate, GCounter
+from holons.counting import CountWindow
+from holons.counting.schemes import Central, MonLocal, Ruler, Scheme
+
+SCHEMES: list[type[Scheme]] = [Central, MonLocal, Ruler]
+
+SEEDS = st.integers(0, 2**32)
+EXAMPLES = settings.default.max_examples // 4
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)
+@settings(max_examples=EXAMPLES)
+@given(shape=st.sampled_from(SHAPES), seed=SEEDS)
+def test_a_scheme_equals_a_plain_sort(scheme: type[Scheme], shape: str, seed: int):
+    rng = random.Random(seed)
+    streams, window = random_streams(shape, rng), random_window(rng)
+    description = scheme(window, GCounter(), streams.partitions)
+    faults = Faults(rng.choice((0, 0.2)), rng.choice((0, 0.01)), rng.choice((0, 0.01)))
+    assert Network(description, streams, rng, faults).run() == wanted(streams, description)
+
+
+@pytest.mark.parametrize(("aggregate", "elements"), SUBJECTS, ids=[subject.describe() for subject, _ in SUBJECTS])
+@settings(max_examples=2)
+@given(data=st.data(), seed=SEEDS)
+def test_every_aggregate_gives_the_same_bytes(
+    aggregate: Aggregate[object], elements: list[Elements], data: st.DataObject, seed: int
+):
+    rng = random.Random(seed)
+    streams = random_streams("disorder", rng, rows_max=8)
+    element = data.draw(elements[0](sum(len(log) for log in streams.logs)))
+    streams = with_elements(streams, element)
+    window = CountWindow(rng.randint(1, 6), partial=True)
+    for scheme in SCHEMES:
+        description = scheme(window, aggregate, streams.partitions)
+        assert Network(description, streams, rng).run() == wanted(streams, description)
+
+
+def wanted(streams: Streams, scheme: Scheme) -> list[tuple[tuple[int, ...], bytes]]:
+    panes = expected(streams, scheme.window, scheme.aggregate)
+    return [(pane.ranks, scheme.aggregate.encode(pane.state)) for pane in panes]
+
+
+# --- liveness, by hand: how many panes are complete -----------------------------------------------------------------
+
+
+BY_HAND: dict[str, tuple[list[list[Item]], CountWindow, int]] = {
+    "a mark at the last row's time is not enough for a lower partition": (
+        [[MarkAt(10)], rows_at(5, 10)],
+        CountWindow(2),
+        0,
+    ),
+    "it is enough for a higher one": ([rows_at(5, 10), [MarkAt(10)]], CountWindow(2), 1),
+    "a mark beyond is enough": ([[MarkAt(11)], rows_at(5, 10)], CountWindow(2), 1),
+    "a partition that never sends holds up all": ([[], rows_at(*range(50))], CountWindow(5), 0),
+    "a partition that ends at once holds up nothing": ([[END], rows_at(*range(50))], CountWindow(5), 10),
+    "fewer rows than a window": ([rows_at(1, 2, 3), [END]], CountWindow(5), 0),
+    "fewer rows than a window, but emitted": ([[*rows_at(1, 2, 3), END], [END]], CountWindow(5, partial=True), 1),
+    "no rows at all": ([[END], [END]], CountWindow(5, partial=True), 0),
+    "windows of one row": ([[*rows_at(3, 3, 3), END], [*rows_at(3, 3), END]], CountWindow(1), 5),
+    "windows smaller than the number of partitions": (
+        [[*rows_at(1, 5), END], [*rows_at(1, 5), END], [*rows_at(1, 5), END], [*rows_at(1, 5), END]],
+        CountWindow(3),
+        2,
+    ),
+    "a partition ends in the middle of a window": ([[*rows_at(1, 2), END], rows_at(*range(9))], CountWindow(4), 2),
+    "negative times": ([[MarkAt(-10)], rows_at(-30, -20, -10, -9)], CountWindow(3), 0),
+    "three rows, then a mark beyond them": ([marked(1, 2, 3), marked(4, 5)], CountWindow(5), 1),
+    "a segment that is never filled": ([rows_at(43, 1000), rows_at(*range(1, 10), 41, 900)], CountWindow(10), 1),
+    "15 rows of one partition": ([rows_at(*range(1, 16)), [MarkAt(100)]], CountWindow(10), 1),
+    "a cut below a frontier that is silent": ([rows_at(1, 2, 3, 100), [*rows_at(4, 5), MarkAt(50)]], CountWindow(5), 1),
+    "every fifth key of 3 + 3 + 2 + 2 rows": (
+        [marked(1, 2, 3), marked(1, 2, 3), marked(1, 2), marked(1, 2)],
+        CountWindow(10),
+        1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)
+def test_a_pane_is_complete_as_soon_as_nothing_can_come_in_between(scheme: type[Scheme], case: str):
+    logs, window, panes = BY_HAND[case]
+    streams = Streams(logs)
+    description = scheme(window, GCounter(), streams.partitions)
+    for seed in range(3):
+        results = Network(description, streams, random.Random(seed)).run()
+        assert results == wanted(streams, description)
+        assert len(results) == panes
