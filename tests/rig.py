@@ -13,10 +13,11 @@ import polars as pl
 
 from holons import codec
 from holons.program import Collected, Job, Output, ProgramRun, Records
+from holons.semantics.oracle import Stamped
 from holons.wcrdt import Delta, Replica
 from holons.windows import Mark
 
-Piece = pl.DataFrame | Mark
+Piece = pl.DataFrame | Stamped | Mark
 PartitionLog = Sequence[Piece]
 
 
@@ -47,24 +48,41 @@ class Rig:
         """Feeds the next rows (or the next mark) of a log."""
         run, offset = self.runs[number], 0
         position = run.progress.read_to
-        for piece in self.logs[number][1]:
-            length = 1 if isinstance(piece, Mark) else len(piece)
+        log = self.logs[number][1]
+        for place, piece in enumerate(log):
+            length = 1 if isinstance(piece, Mark) else len(_rows_of(piece))
             if position < offset + length:
                 if isinstance(piece, Mark):
                     run.mark(piece.ts, position)
+                elif isinstance(piece, Stamped):
+                    self._feed_stamped(run, log[place:], position - offset, rows_max)
                 else:
                     self._feed_rows(run, piece.slice(position - offset, rows_max), position)
                 return True
             offset += length
         return False
 
-    def _feed_rows(self, run: ProgramRun, rows: pl.DataFrame, position: int) -> None:
+    def _feed_stamped(self, run: ProgramRun, following: PartitionLog, skip: int, rows_max: int) -> None:
+        """Feeds rows of one or several batches at once, as a log joins them, with the times at which they were appended."""
+        rows, appended = list[pl.DataFrame](), list[tuple[int, int, bool]]()
+        for piece in following:
+            if not isinstance(piece, Stamped) or (rows and rows_max <= 0):
+                break
+            rows.append(_rows_of(piece).slice(skip, rows_max))
+            appended.append((len(rows[-1]), piece.appended, piece.live))
+            rows_max, skip = rows_max - len(rows[-1]), 0
+        self._feed_rows(run, pl.concat(rows), run.progress.read_to, appended)
+
+    def _feed_rows(
+        self, run: ProgramRun, rows: pl.DataFrame, position: int, appended: Sequence[tuple[int, int, bool]] = ()
+    ) -> None:
         """Rows as a log gives them: whole, or only what the program reads and the rest on demand."""
         reads = run.reads
         if reads is None or self.random.random() < 0.3:
-            run.feed(rows, position)
+            run.feed(rows, position, None, appended)
         else:
-            run.feed(rows.select(name for name in rows.columns if name in reads), position, rows.to_arrow)
+            seen = rows.select(name for name in rows.columns if name in reads)
+            run.feed(seen, position, rows.to_arrow, appended)
 
     def work(self, number: int) -> bool:
         """Lets a partition do something, and takes what it gives."""
@@ -161,3 +179,9 @@ class Rig:
             assert place == len(rows), f"a hole in {channel} of partition {partition} before {place}"
             rows.append(codec.decode(data))
         return collected
+
+
+def _rows_of(piece: pl.DataFrame | Stamped) -> pl.DataFrame:
+    rows = piece.batch if isinstance(piece, Stamped) else piece
+    assert isinstance(rows, pl.DataFrame)
+    return rows

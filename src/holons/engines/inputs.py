@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from holons.errors import BadInput
 from holons.program import Job, dataflow
+from holons.semantics.oracle import Stamped
 from holons.streams import AppendableLog, ReadableLog
 from holons.windows import END, Mark
 
@@ -36,13 +37,12 @@ def pieces(rows: PartitionRows) -> Iterator[pa.RecordBatch | Mark]:
     yield END
 
 
-def partitions_in(log: ReadableLog) -> list[list[Piece]]:
-    """Returns the partitions of a log as bounded inputs."""
+def partitions_in(log: ReadableLog) -> list[list[Stamped | Mark]]:
+    """Returns the partitions of a log as the oracle takes them."""
     return [
         [
-            Mark(chunk.mark) if chunk.mark is not None else chunk.rows
+            Mark(chunk.mark or 0) if chunk.rows is None else Stamped(chunk.rows, chunk.appended, chunk.live)
             for chunk in log.read(partition, 0, log.end(partition))
-            if chunk.mark is not None or chunk.rows is not None
         ]
         for partition in range(log.partitions)
     ]

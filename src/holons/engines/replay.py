@@ -218,5 +218,5 @@ def _feed(run: ProgramRun, log: ReadableLog, place: int) -> bool:
             assert chunk.mark is not None
             run.mark(chunk.mark, chunk.offset)
         else:
-            run.feed(chunk.rows, chunk.offset)
+            run.feed(chunk.rows, chunk.offset, appended=[(chunk.length, chunk.appended, chunk.live)])
     return bool(chunks)

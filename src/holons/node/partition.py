@@ -165,12 +165,12 @@ class PartitionTasklet:
         except LogUnavailable:
             self._observe(quiet=False)
             return False
-        for offset, rows, mark, whole, _ in joined(chunks):
+        for offset, rows, mark, whole, appended in joined(chunks):
             if rows is None:
                 assert mark is not None
                 self.run.mark(mark, offset)
             else:
-                self.run.feed(rows, offset, whole)
+                self.run.feed(rows, offset, whole, appended)
         return bool(chunks)
 
     def _waits(self) -> bool:

@@ -18,7 +18,7 @@ import polars as pl
 
 from holons.algebra import IntArray, Origin
 from holons.errors import BadElement, BadInput
-from holons.windows import Duration, Instant, Window, instant, micros
+from holons.windows import TIME_LIMIT, Duration, Instant, Window, instant, micros
 
 if TYPE_CHECKING:
     from holons.program.handles import WindowedHandle
@@ -196,18 +196,31 @@ class Event:
 
 
 def event_times(column: pl.Series, stream: str) -> pl.Series:
-    """Returns a time column in microseconds; nulls stay."""
+    """Returns a time column in microseconds; nulls stay, and what lies beyond `TIME_LIMIT` in any unit still does."""
     dtype = column.dtype
     if isinstance(dtype, pl.Datetime):
-        column = column if dtype.time_unit == "us" else column.dt.cast_time_unit("us")
+        column = column.dt.cast_time_unit("us") if dtype.time_unit == "ns" else column.to_physical()
+        if dtype.time_unit == "ms":
+            column = _scaled(column, 1_000)
     elif dtype == pl.Date:
-        column = column.cast(pl.Datetime("us")).to_physical()
+        column = _scaled(column.to_physical().cast(pl.Int64), 86_400_000_000)
     elif not (dtype.is_integer() or dtype == pl.Null):
         raise BadInput(
             f"time column {column.name!r} of stream {stream!r} is {dtype}",
             hint="it must be a timestamp, a date, or integer microseconds since 1970",
         )
-    return column if column.dtype == pl.Int64 else column.cast(pl.Int64)
+    if column.dtype == pl.Int64:
+        return column
+    narrowed = column.cast(pl.Int64, strict=False)
+    if narrowed.null_count() == column.null_count():
+        return narrowed
+    return narrowed.fill_null(TIME_LIMIT).zip_with(column.is_not_null(), column.clear(len(column)).cast(pl.Int64))
+
+
+def _scaled(column: pl.Series, factor: int) -> pl.Series:
+    """Returns a column in a smaller unit, where what is out of range stays so, and does not overflow."""
+    limit = TIME_LIMIT // factor + 1
+    return column.clip(-limit, limit) * factor
 
 
 def _literal(named: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import cloudpickle
 
@@ -19,7 +19,9 @@ from holons.program.ports import PartitionRun, RecordHeader, SharedState
 from holons.program.program import Program
 from holons.program.records import PROCESS, WINDOW, Records, cut_after
 from holons.wcrdt import Replica
-from holons.windows import Duration, Window, micros
+from holons.windows import ENDING, Duration, Window, micros
+
+_LIVE_MAX_FUTURE: Final = "1h"
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,22 @@ class Input:
 
     With `columns`, the program sees these and the time column, and what it does not see need not be read: a log of ours
     then checks and touches only their bytes. Rows that are set aside (`late`, `dead`) are whole all the same.
+
+    A row whose time lies more than `max_future` after the time at which it was appended is `dead`, and moves no clock: one
+    such row would else make all honest ones late. "auto" is an hour for rows that are appended as they come into being,
+    and no limit for history, which is loaded; None is no limit.
     """
 
     stream: str
     time: str = "ts"
     disorder: Duration = "0s"
     columns: Collection[str] | None = field(default=None, metadata={LATER: True})
+    max_future: Duration | None = field(default="auto", metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
+        if self.max_future is not None and self.max_future != "auto":
+            micros(self.max_future, zero_allowed=True)
         if self.columns is None:
             return
         if isinstance(self.columns, str):
@@ -53,6 +62,18 @@ class Input:
     @property
     def disorder_us(self) -> int:
         return micros(self.disorder, zero_allowed=True)
+
+    def max_future_us(self, *, live: bool) -> int | None:
+        """Returns `max_future` in microseconds, for live rows or for history; None: no limit."""
+        allowed = self.max_future
+        if allowed == "auto":
+            allowed = _LIVE_MAX_FUTURE if live else None
+        return None if allowed is None else micros(allowed, zero_allowed=True)
+
+    def latest(self, appended: int, *, live: bool) -> int:
+        """Returns the latest time that a row may have which was appended then."""
+        ahead_us = self.max_future_us(live=live)
+        return ENDING if ahead_us is None else appended + ahead_us
 
 
 @dataclass(frozen=True)
@@ -147,11 +168,12 @@ def job(
     time: str = "ts",
     disorder: Duration = "0s",
     columns: Collection[str] | None = None,
+    max_future: Duration | None = "auto",
     name: str = "",
 ) -> Job:
     """Binds a program to streams: `h.job(BidShare(), "bids", time="date_time", disorder="2s", columns=["price"])`.
 
-    `time`, `disorder` and `columns` hold for the streams given by name; pass `h.Input(...)` where they differ.
+    `time`, `disorder`, `columns` and `max_future` hold for the streams given by name; pass `h.Input(...)` where they differ.
     Pipelines that end in `.to(...)` are jobs already; several of them become one.
     """
     if isinstance(program, Job):
@@ -161,9 +183,9 @@ def job(
                     f"{source!r} is not a pipeline",
                     hint='pipelines know their streams: h.job(first.to("x"), second.to("y"))',
                 )
-        if (time, disorder, columns) != ("ts", "0s", None):
+        if (time, disorder, columns, max_future) != ("ts", "0s", None, "auto"):
             raise BadProgram(
-                "time, disorder and columns are for programs; a pipeline knows its own",
+                "time, disorder, columns and max_future are for programs; a pipeline knows its own",
                 hint='say it where it begins: h.source("bids", time="date_time", disorder="2s")',
             )
         return program.together([source for source in inputs if isinstance(source, Job)], name)
@@ -171,7 +193,7 @@ def job(
         if isinstance(source, Job):
             raise BadProgram("a program's input is a stream, not a job", hint='h.job(MyProgram(), "bids")')
     bound = tuple(
-        source if isinstance(source, Input) else Input(source, time, disorder, columns)
+        source if isinstance(source, Input) else Input(source, time, disorder, columns, max_future)
         for source in inputs
         if not isinstance(source, Job)
     )

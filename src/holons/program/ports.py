@@ -7,7 +7,7 @@ node only carries these, stores records and snapshots, and decides by `RunProgre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import polars as pl
@@ -16,6 +16,9 @@ import pyarrow as pa
 from holons.program.outputs import Output
 from holons.wcrdt import Preview
 from holons.windows import Window
+
+AppendedRows: TypeAlias = tuple[int, int, bool]
+"""How many rows of a log, in microseconds since 1970 when they were appended, and whether as they came into being."""
 
 
 class RunProgress(msgspec.Struct, frozen=True):
@@ -39,6 +42,14 @@ class RunProgress(msgspec.Struct, frozen=True):
     """Whether a call waits for a window."""
     busy: bool
     """Whether rows that were fed still wait for their call."""
+    appended: int = 0
+    """When the newest processed row was appended to its log, in microseconds since 1970; 0 if nobody knows."""
+    late: int = 0
+    """How many rows were diverted since they were late,"""
+    dead: int = 0
+    """how many since they had no usable time,"""
+    future: int = 0
+    """and how many of those since they were dated too far after they were appended."""
 
 
 class RecordHeader(NamedTuple):
@@ -113,9 +124,16 @@ class PartitionRun(Protocol):
         ...
 
     def feed(
-        self, batch: pa.RecordBatch | pa.Table | pl.DataFrame, offset: int, whole: Callable[[], pa.Table] | None = None
+        self,
+        batch: pa.RecordBatch | pa.Table | pl.DataFrame,
+        offset: int,
+        whole: Callable[[], pa.Table] | None = None,
+        appended: Sequence[AppendedRows] = (),
     ) -> None:
-        """Takes rows of the log, the first of them at `offset`; `whole` gives the same rows with all columns."""
+        """Takes rows of the log, the first of them at `offset`; `whole` gives the same rows with all columns.
+
+        `appended` says of all of them when they were appended, if that is known.
+        """
         ...
 
     def mark(self, ts: int, offset: int) -> None:

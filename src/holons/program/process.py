@@ -25,8 +25,9 @@ from holons.program.job import Job
 from holons.program.layout import bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import Output, number, tables
+from holons.program.ports import AppendedRows
 from holons.program.records import PROCESS, ProcessRecord
-from holons.program.screening import Batch, RowSlice, Screening, frame_of
+from holons.program.screening import AppendTimes, Batch, RowSlice, Screening, frame_of
 from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes, nested
 from holons.windows import BEGINNING, EventClock, seal_points
 
@@ -47,6 +48,10 @@ class BegunCall:
     clock: EventClock
     end: int
     diverted: list[tuple[str, pl.DataFrame]]
+    appended: int = 0
+    """When the last of its rows was appended."""
+    future: int = 0
+    """How many of its rows are dated too far after that."""
     coroutine: Coroutine[Any, Any, None] | None = None
     wanted: Wanted | None = None
 
@@ -63,6 +68,10 @@ class ProcessState:
     locals: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, list[str]] = field(default_factory=dict)
     """The columns of each channel of `output(events)`: always the same, wherever a batch ended."""
+    appended: int = 0
+    """When the newest row was appended to the log; 0 if nobody knows."""
+    future: int = 0
+    """How many rows were dated too far after they were appended."""
 
 
 class ProcessPart:
@@ -104,21 +113,28 @@ class ProcessPart:
         batch: Batch,
         offset: int,
         whole: Callable[[], pa.Table] | None = None,
+        appended: Sequence[AppendedRows] = (),
     ) -> None:
         """Takes rows of the log, the first of them at `offset`. Results do not depend on how the log is cut into batches.
 
         If the batch has only the columns that the program reads, `whole` returns the same rows with all columns, so that
-        diverted rows lose nothing.
+        diverted rows lose nothing. `appended` says of all rows when they were appended; without it they may have any times.
         """
         frame = frame_of(batch)
         self._check_offset(offset)
         self._read_to = offset + len(frame)
         read = cache(lambda: frame if whole is None else frame_of(whole()))
-        self._enqueue(frame, Origin(self.partition, offset, len(frame)), read)
+        self._enqueue(frame, Origin(self.partition, offset, len(frame)), read, appended)
 
-    def _enqueue(self, frame: pl.DataFrame, origin: Origin, read_whole: Callable[[], pl.DataFrame]) -> None:
+    def _enqueue(
+        self,
+        frame: pl.DataFrame,
+        origin: Origin,
+        read_whole: Callable[[], pl.DataFrame],
+        appended: Sequence[AppendedRows] = (),
+    ) -> None:
         """Lets rows wait for their calls."""
-        everything = RowSlice(self.screening.seen(frame), origin, read_whole)
+        everything = RowSlice(self.screening.seen(frame), origin, read_whole, AppendTimes(self.input, appended))
         before = self.silent_below - origin.first
         if self.layout.asynchronous and self.layout.row_by_row:
             self._waiting.extend(everything.part(at, at + 1) for at in range(len(frame)))
@@ -182,7 +198,7 @@ class ProcessPart:
     def _begin(self, rows: RowSlice) -> BegunCall:
         """Prepares a call for some rows. Where calls await, only for those up to the next row that seals a window."""
         self.screening.check_columns(rows)
-        times = self.screening.times(rows.frame)
+        times = self.screening.times(rows)
         clock = EventClock(self.disorder_us, self.state.watermark)
         observed = clock.observe(times.usable(), ascending=times.ascending)
         if self.layout.asynchronous:
@@ -198,7 +214,8 @@ class ProcessPart:
         screened = self.screening.screen(rows, times, observed)
         state = self.state
         call = Call(screened.events, screened.watermarks, state.locals, state.sealed_to, state.by_hand)
-        return BegunCall(call, clock, rows.origin.end, screened.diverted)
+        future = 0 if times.future is None else int(times.future.sum())
+        return BegunCall(call, clock, rows.origin.end, screened.diverted, rows.appended.newest(rows.end), future)
 
     def _drive(self, begun: BegunCall) -> bool:
         call = begun.call
@@ -261,6 +278,7 @@ class ProcessPart:
                 self.outputs += number(channel, self.partition, state.ordinals, emitted)
         state.locals.update(checked_locals(call.locals))
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
+        state.appended, state.future = max(state.appended, begun.appended), state.future + begun.future
         self._seal(self.watermark)
 
     def _seal(self, watermark: int) -> None:
@@ -299,6 +317,8 @@ class ProcessPart:
             forgotten_to=self.forgotten_to,
             contributions=contributions,
             panes={index: sealed for index, (sealed, _) in panes.items()},
+            appended=state.appended,
+            future=state.future,
         )
         return PROCESS.encode(
             record, [freeze(state.locals), open_states, [nested(seals) for _, seals in panes.values()]]
@@ -314,6 +334,8 @@ class ProcessPart:
             ordinals=record.ordinals,
             locals=thaw(locals_),
             columns=record.columns,
+            appended=record.appended,
+            future=record.future,
         )
         self.contributions.restore(record.contributions, open_states)
         for (index, sealed), seals in zip(record.panes.items(), payloads, strict=True):

@@ -10,7 +10,7 @@ from holons.program.outputs import Cut, Emitted
 from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord
 
 
-class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/1"):
+class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/2"):
     """Where a process part resumes. Its states are its locals, its open panes, and its sealed panes by handle."""
 
     offset: int
@@ -25,6 +25,10 @@ class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/1
     contributions: ContributionsRecord
     panes: dict[int, PanesRecord]
     """By local handle."""
+    appended: int
+    """When the newest processed row was appended."""
+    future: int
+    """How many rows were dated too far after they were appended."""
 
 
 class WindowRecord(msgspec.Struct, frozen=True, array_like=True, tag="window/1"):

@@ -11,8 +11,8 @@ from holons.algebra import State
 from holons.errors import InvariantBroken
 from holons.program.emission import WindowPart
 from holons.program.job import Job
-from holons.program.outputs import Cut, Emitted, Output, number
-from holons.program.ports import RunProgress, SharedState
+from holons.program.outputs import DEAD, LATE, Cut, Emitted, Output, number
+from holons.program.ports import AppendedRows, RunProgress, SharedState
 from holons.program.process import ProcessPart, ProcessState
 from holons.program.records import Records
 from holons.wcrdt import Contributions, Delta, Preview, Replica, Seal, known_state
@@ -57,6 +57,10 @@ class ProgramRun:
                 forgotten_to=tuple(process.forgotten_to),
                 parked=process.parked is not None,
                 busy=process.busy,
+                appended=process.state.appended,
+                late=process.state.ordinals.get(LATE, 0),
+                dead=process.state.ordinals.get(DEAD, 0),
+                future=process.state.future,
             )
         return self._progress
 
@@ -77,10 +81,11 @@ class ProgramRun:
         batch: pa.RecordBatch | pa.Table | pl.DataFrame,
         offset: int,
         whole: Callable[[], pa.Table] | None = None,
+        appended: Sequence[AppendedRows] = (),
     ) -> None:
         """Takes rows of the log; see `ProcessPart.feed`."""
         self._progress = None
-        self._process.feed(batch, offset, whole)
+        self._process.feed(batch, offset, whole, appended)
 
     def mark(self, ts: int, offset: int) -> None:
         """Takes a mark of the log."""

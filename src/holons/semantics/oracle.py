@@ -24,9 +24,22 @@ from holons.program.layout import Callback, at_path, bind
 from holons.program.outputs import Collected, tables
 from holons.semantics.scopes import Await, Inserted, OracleProcessScope, OracleWindowScope
 from holons.wcrdt.handle import Handle
-from holons.windows import BEGINNING, TIME_LIMIT, Mark, Window
+from holons.windows import BEGINNING, TIME_LIMIT, Mark, Window, instant_text, micros
+from holons.windows.duration import duration_text
 
-Item: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table | Mark
+Batch: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A batch of which it is known when it was appended to its log, and whether as its rows came into being."""
+
+    batch: Batch
+    appended: int
+    live: bool
+
+
+Item: TypeAlias = Batch | Stamped | Mark
 Log: TypeAlias = Sequence[Item]
 """One whole partition: rows in batches of any size, and marks."""
 
@@ -148,7 +161,8 @@ class OraclePartition:
                 yield from flush()
                 offset += 1
                 continue
-            frame = item if isinstance(item, pl.DataFrame) else pl.DataFrame(pl.from_arrow(item))
+            batch = item.batch if isinstance(item, Stamped) else item
+            frame = batch if isinstance(batch, pl.DataFrame) else pl.DataFrame(pl.from_arrow(batch))
             for position, ts in enumerate(event_times(frame[self.source.time], self.source.stream).to_list()):
                 row = frame.slice(position, 1)
                 if ts is None or not -TIME_LIMIT < ts < TIME_LIMIT:
@@ -157,6 +171,8 @@ class OraclePartition:
                         f"no time in column {name!r}" if ts is None else f"the time in column {name!r} is out of range"
                     )
                     self._divert("dead", row, offset, reason)
+                elif isinstance(item, Stamped) and (ahead := self._too_far_ahead(ts, item)):
+                    self._divert("dead", row, offset, ahead)
                 elif ts < self.event_clock:
                     self._divert("late", row, offset, None)
                 else:
@@ -167,6 +183,18 @@ class OraclePartition:
                     self.event_clock = clock
                 offset += 1
         yield from flush()
+
+    def _too_far_ahead(self, ts: int, batch: Stamped) -> str | None:
+        """Why a row is dead that is dated later than its source allows; None if it is not."""
+        allowed = self.source.max_future
+        if allowed == "auto":
+            allowed = "1h" if batch.live else None
+        if allowed is None or ts - batch.appended <= micros(allowed, zero_allowed=True):
+            return None
+        return (
+            f"the time in column {self.source.time!r} is more than {duration_text(micros(allowed, zero_allowed=True))} "
+            f"after the row was appended, at {instant_text(batch.appended)}"
+        )
 
     def _crosses(self, clock: int) -> bool:
         """Whether a clock seals some window that the clock at the last row did not seal: then a new call must begin."""

@@ -186,7 +186,7 @@ class Rounds:
             busy=bool(self._waiting),
         )
 
-    def feed(self, batch, offset, whole=None):
+    def feed(self, batch, offset, whole=None, appended=()):
         assert offset == self._read_to
         values = pl.DataFrame(batch)["value"].to_list()
         self._waiting.append(values)

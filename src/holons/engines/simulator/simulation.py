@@ -86,12 +86,14 @@ class Simulation:
         replicas: int = 1,
         settings: Settings | None = None,
         foreign: bool = False,
+        live: bool = False,
         grid: int | None = None,
         actors: Sequence[Actor] = (),
     ) -> None:
         """`jobs` run from the beginning, without a submission; `foreign` inputs are not ours to write to: they are read
-        through a journal.
+        through a journal. Inputs are `live` if their rows come into being as they are appended; else they are history.
         """
+        self._live = live
         self._random = seeded(seed)
         self._jobs: dict[str, tuple[Job, Sequence[Cut]]] = {name: (job, ()) for name, job in jobs.items()}
         self._settings = settings or Settings(
@@ -271,7 +273,7 @@ class Simulation:
             if isinstance(piece, Mark):
                 log.mark(partition, piece.ts)
             else:
-                log.append(partition, piece, live=False)
+                log.append(partition, piece, live=self._live)
 
     def _stopped(self, why: Stopped, expected: Mapping[str, Collected]) -> Outcome:
         """Judges a job that has stopped: a checkpoint may be lost, but no row may be wrong."""

@@ -84,7 +84,7 @@ class SimulatedSite(MemorySite):
 
     def __init__(self, seed: int, *, grid: int | None = None) -> None:
         """`grid`: in how many other nodes' memory records are kept; None: in a store that outlives them all."""
-        super().__init__()
+        super().__init__(clock=SimulatedClock(Gate(self, -1, "site-0#1")))
         self.seed = seed
         self.grid = grid
         self.now_s = 0.0

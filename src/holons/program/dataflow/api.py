@@ -32,14 +32,24 @@ _CHARS_SHOWN: Final = 80
 """Of a step, when rows are shown by name: a plan may be of any length."""
 
 
-def source(stream: str, *, time: str = "ts", disorder: Duration = "0s", schema: Schema | None = None) -> Stream:
+def source(
+    stream: str,
+    *,
+    time: str = "ts",
+    disorder: Duration = "0s",
+    max_future: Duration | None = "auto",
+    schema: Schema | None = None,
+) -> Stream:
     """Begins a pipeline with the rows of a stream: its time column, how far rows may be out of order, and its columns.
+
+    Rows that are dated more than `max_future` after they were appended are dead; "auto" is an hour for live rows, and no
+    limit for history, which is loaded; None is no limit.
 
     With a schema (names and polars types; or an Arrow schema, or any table with these columns) a pipeline is checked when
     it is built, and times keep their types. Without one it is checked when rows come.
     """
     check_name("stream", stream, line=line_of_user())
-    return Stream(Source(stream, time, disorder, _schema(schema)))
+    return Stream(Source(stream, time, disorder, max_future, _schema(schema)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -348,9 +358,10 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
     for node in plan.nodes(*(sink.node for sink in sinks)):
         if isinstance(node, Source):
             known = sources.setdefault(node.stream, node)
-            if (known.time, known.disorder) != (node.time, node.disorder):
+            if known.clock != node.clock:
                 raise BadProgram(
-                    f"{node.line}: stream {node.stream!r} has another time column or disorder than in {known.line}",
+                    f"{node.line}: stream {node.stream!r} has another time column, disorder or max_future "
+                    f"than in {known.line}",
                     hint="call h.source once, and use its result twice",
                 )
     channels: dict[str, Sink] = {}
@@ -363,7 +374,7 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
             )
     program = Pipeline(sinks)
     inputs = tuple(
-        Input(source.stream, source.time, source.disorder, program.needs.streams[source.stream])
+        Input(source.stream, source.time, source.disorder, program.needs.streams[source.stream], source.max_future)
         for source in sources.values()
     )
     return Flow(program, inputs, name or sinks[0].channel)

@@ -21,6 +21,7 @@ class Source(PlanNode):
     stream: str
     time: str
     disorder: Duration
+    max_future: Duration | None
     columns: pl.Schema | None
 
     rules = (
@@ -48,14 +49,22 @@ class Source(PlanNode):
     def place(self) -> Place:
         return "rows"
 
+    @property
+    def clock(self) -> tuple[str, Duration, Duration | None]:
+        """What moves its clock."""
+        return self.time, self.disorder, self.max_future
+
     def check(self) -> None:
-        micros(self.disorder, zero_allowed=True)  # says what is wrong with it
+        for duration in (self.disorder, self.max_future):  # says what is wrong with it
+            if duration not in ("auto", None):
+                micros(duration, zero_allowed=True)
         super().check()
 
     def __str__(self) -> str:
         disorder_us = micros(self.disorder, zero_allowed=True)
         disorder = f", disorder {duration_text(disorder_us)}" if disorder_us else ""
-        return f"source {self.stream} (time {self.time}{disorder})"
+        max_future = "" if self.max_future == "auto" else f", max_future {self.max_future or 'none'}"
+        return f"source {self.stream} (time {self.time}{disorder}{max_future})"
 
 
 @dataclass(frozen=True, eq=False)
