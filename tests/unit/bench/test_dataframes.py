@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from holons.errors import HolonsError
+from holons.errors import InvariantBroken
 from holons_bench import dataframes
 
 pytestmark = pytest.mark.spark
@@ -32,5 +32,5 @@ def test_every_case_gives_flat_records_for_both_and_a_line_of_the_table(records)
 
 def test_a_wrong_result_is_noticed(monkeypatch):
     monkeypatch.setattr(dataframes.frames, "highest", lambda *_: {(0, 0): 1})
-    with pytest.raises(HolonsError, match="highest bid"):
+    with pytest.raises(InvariantBroken, match="highest bid"):
         dataframes.run(8_000, repeat=1, partitions=2, auctions=10)
