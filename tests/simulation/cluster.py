@@ -97,7 +97,17 @@ class Cluster:
         """What stands of a job that was submitted; or of one that was added."""
         return self.world.collected(name)
 
+    def emitted(self, name: str) -> int:
+        """How many rows stand of a job, over all channels; none of them is read for that."""
+        outputs = self.world.emitted(name)
+        return sum(map(outputs.count, outputs.spans))
+
     def finish(self, name: str, expected: Collected, within_s: float = 60.0) -> None:
         """Runs until a job's outputs are what they must be."""
-        wanted = canonical(expected)
-        self.run_until(lambda: canonical(self.collected(name)) == wanted, within_s)
+        wanted, rows = canonical(expected), rows_of(expected)
+        self.run_until(lambda: self.emitted(name) >= rows and canonical(self.collected(name)) == wanted, within_s)
+
+
+def rows_of(rows: Collected) -> int:
+    """How many rows there are, over all channels and partitions."""
+    return sum(len(mine) for partitions in rows.values() for mine in partitions.values())

@@ -89,12 +89,8 @@ def test_an_input_that_has_ended_still_trims():
     cluster.add(job)
     nodes = [cluster.start(number) for number in range(2)]
     sizes = []
-
-    def emitted() -> int:
-        return sum(len(rows) for rows in cluster.collected("highest").get("on_window", {}).values())
-
     for limit in range(200, 4800, 200):
-        cluster.run_until(lambda limit=limit: emitted() >= limit)
+        cluster.run_until(lambda limit=limit: cluster.emitted("highest") >= limit)
         sizes.append(max(node.jobs["highest"].state.bytes_held() for node in nodes))
     assert min(sizes) > 0
     assert max(sizes) < 24 * sizes[0] / 4, f"without trimming it were 24 times {sizes[0]}: {sizes}"

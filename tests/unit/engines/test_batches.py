@@ -101,12 +101,11 @@ def test_batches_of_all_processes_share_segments(site):
 
 
 DYING = """
-import os, signal, sys
+import os, pathlib, signal, sys
 import pyarrow as pa
 from holons.engines.batches import Batches
 from holons.engines.directory_site import DirectorySite
 from holons.streams.folder import StoredLog
-steps = int(sys.argv[2])
 
 def counted(owner, name):
     real = getattr(owner, name)
@@ -118,33 +117,37 @@ def counted(owner, name):
         return real(*given, **named)
     setattr(owner, name, step)
 
-import pathlib
 counted(pathlib.Path, "rename")
 counted(pathlib.Path, "write_bytes")
 counted(pathlib.Path, "unlink")
 counted(StoredLog, "put")
 counted(StoredLog, "end")
-batches = Batches(DirectorySite(sys.argv[1]), "in", 2)
-first = [batches.stage(0, [pa.record_batch({"n": [1, 2]})]), batches.stage(1, [pa.record_batch({"n": [10]})])]
-batches.commit("query", 0, first)
-print("through")
+for steps in range(100):
+    directory = f"{sys.argv[1]}/{steps}"
+    if not (child := os.fork()):
+        batches = Batches(DirectorySite(directory), "in", 2)
+        first = [batches.stage(0, [pa.record_batch({"n": [1, 2]})]), batches.stage(1, [pa.record_batch({"n": [10]})])]
+        batches.commit("query", 0, first)
+        os._exit(0)
+    killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert killed in (0, -signal.SIGKILL), killed
+    if killed == 0:
+        print(steps)
+        break
 """
 
 
 def test_whoever_is_killed_at_any_step_the_batch_is_in_once(tmp_path):
-    for step in range(100):
+    done = subprocess.run([sys.executable, "-c", DYING, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps = int(done.stdout)
+    assert steps > 6, "there are some steps to be killed at"
+    for step in range(steps + 1):
         site = DirectorySite(tmp_path / str(step))
-        done = subprocess.run(
-            [sys.executable, "-c", DYING, str(site.directory), str(step)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr
         batches = Batches(site, "in", 2)
         batches.commit("query", 0, [batches.stage(0, rows(1, 2)), batches.stage(1, rows(10))])
         batches.commit("query", 1, [batches.stage(0, rows(3))])
         assert read(site) == {0: [1, 2, 3], 1: [10]}, f"killed at step {step}"
-        if done.returncode == 0:
-            break
-    assert step > 6, "there are some steps to be killed at"
 
 
 def test_two_processes_commit_at_once(tmp_path):
