@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Verbosity, settings
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 settings.register_profile(
-    "quick", max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=_PATIENT
+    "quick", max_examples=30, derandomize=True, database=None, deadline=None, suppress_health_check=_PATIENT
 )
 settings.register_profile(
     "thorough",

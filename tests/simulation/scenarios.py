@@ -17,7 +17,7 @@ from holons.semantics import run as run_oracle
 
 __all__ = ["CONTENDED", "IDLE", "SCENARIOS", "SEEDS", "VARIANTS", "HighestBid", "prepared", "simulated"]
 
-SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50" if os.environ.get("HOLONS_VERIFY") == "1" else "25"))
+SEEDS = int(os.environ.get("HOLONS_SIM_SEEDS", "50" if os.environ.get("HOLONS_VERIFY") == "1" else "10"))
 """How many seeds of each scenario are run. `holons sim` tries more of them, and draws from more kinds of faults."""
 
 _IDLE = Settings(idle_s=0.2, rows_max=7, snapshot_deltas=4, residence_s=1.0, poison_deaths=100)

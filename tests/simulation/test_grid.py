@@ -90,7 +90,7 @@ def test_all_that_held_a_record_die_after_a_trim(name):
 
 def test_a_loss_is_told_though_its_partition_goes_from_node_to_node():
     lost = 0
-    for seed in range(1000, 1030):
+    for seed in range(1000, 1000 + SEEDS):
         outcome, _ = run("bid share", seed, grid=2, nodes=5)
         assert not outcome.problem, str(outcome)
         lost += outcome.lost

@@ -134,7 +134,7 @@ def test_nodes_that_die_one_after_the_other_while_a_copy_goes_on_are_no_poison()
     flood = Flood(2, Settings(replicas=2, poison_deaths=3))
     healthy = flood.cluster.start(0)
     flood.run(1.0)
-    for number in range(1, 6):
+    for number in range(1, 5):
         unlucky = flood.cluster.start(number)
         flood.run(4.0)
         assert tasklets(unlucky, "highest")

@@ -269,7 +269,7 @@ def a_checkpoint_is_replaced_by_an_older_one(patch):
 
 @bug("highest bid", seed=185)
 def outputs_are_overwritten_at_their_position(patch):
-    def put(self, partition, offset, rows):
+    def put(self, partition, offset, rows, **options):
         """As a file that is opened for writing at a place: what was there is gone, and what followed as well."""
         kept = [chunk for chunk in self.read(partition, 0, offset) if chunk.length]
         self._chunks[partition], self._starts[partition] = kept, [chunk.offset for chunk in kept]

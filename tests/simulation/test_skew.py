@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from tests.conformance import programs
-from tests.simulation.scenarios import SCENARIOS, simulated
+from tests.simulation.scenarios import SCENARIOS, SEEDS, simulated
 from tests.workloads import SECOND, YEAR, _bid, _click, _visit, load, streams
 
 import holons as h
@@ -334,7 +334,7 @@ def test_nobody_waits_for_himself(name, max_ahead_s):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_outputs_survive_all_faults_in_lockstep(name):
-    for seed in range(24):
+    for seed in range(SEEDS):
         outcome = simulated(name, seed, settings=TINY)
         assert not outcome.problem, str(outcome)
 
@@ -347,7 +347,7 @@ def test_two_copies_of_everything_in_lockstep():
 
 
 def test_random_programs_in_lockstep():
-    for seed in range(15):
+    for seed in range(SEEDS):
         spec = job_spec(seed)
         job, given = job_of(spec), workload(spec, seed)
         expected = {"it": run_oracle(job, given)}
