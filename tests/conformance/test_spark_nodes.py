@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.simulation.test_at_least_once import check_at_least_once
+from tests.simulation.test_memory_store import check_no_checkpoint_in_files, trimmed
 from tests.workloads import Threads, load
 
 import holons as h
@@ -149,3 +152,43 @@ def _connected():
     connected = type("SparkSession", (), {})
     connected.__module__ = "pyspark.sql.connect.session"
     return connected()
+
+
+@pytest.mark.slow
+def test_at_least_once_a_worker_is_killed_and_a_dataframe_has_every_row(workload):
+    job, site, _ = workload
+    settings = Settings(guarantee="at-least-once", rows_max=20, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2)
+    with SparkNodes(site, settings, nodes=3) as nodes:
+        version = nodes.submit(job)
+        names = [nodes.start() for _ in range(3)]
+        until(lambda: set(names) <= set(nodes.watcher.pids()), "the nodes did not come up")
+        until(lambda: site.collected(job.name), "no row came out")
+        os.kill(nodes.watcher.pids()[names[0]], signal.SIGKILL)
+        assert nodes.wait(600.0), "the survivors did not finish"
+        assert not nodes.stopped()
+        spark = nodes.spark
+    rows = [[bids(partition), END] for partition in range(PARTITIONS)]
+    assert check_at_least_once(site.collected(job.name), run_oracle(job, {"bids": rows}, rows_per_call=500)) > 0
+    source = spark.read.format("holons").option("job", job.name).option("positions", "true")
+    found = source.load(str(site.directory)).orderBy("_partition", "_offset").collect()
+    mine = {"on_window": {}}
+    for row in found:
+        mine["on_window"].setdefault(row["_partition"], []).append({"window": row["window"], "share": row["share"]})
+        assert row["_offset"] == len(mine["on_window"][row["_partition"]]) - 1
+    assert canonical(mine) == canonical(site.collected(version.name))
+
+
+@pytest.mark.slow
+def test_with_records_in_memory_a_worker_is_killed_and_the_others_have_what_it_held(workload):
+    job, site, expected = workload
+    site = DirectorySite(site.directory, "memory")
+    with SparkNodes(site, replace(SLOWLY, snapshot_deltas=4), nodes=3) as nodes:
+        nodes.submit(job)
+        names = [nodes.start() for _ in range(3)]
+        until(lambda: set(names) <= set(nodes.watcher.pids()), "the nodes did not come up")
+        until(lambda: trimmed(site), "nothing was trimmed: no record was held twice")
+        os.kill(nodes.watcher.pids()[names[0]], signal.SIGKILL)
+        assert nodes.wait(600.0), "the survivors did not finish"
+        assert not nodes.stopped()
+    assert canonical(site.collected(job.name)) == expected
+    check_no_checkpoint_in_files(site)

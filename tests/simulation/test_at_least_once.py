@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from tests.simulation.scenarios import SCENARIOS, VARIANTS, prepared
+from tests.simulation.test_processes import until
+from tests.workloads import load
 
+import holons as h
 from holons import codec
 from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
@@ -15,6 +20,8 @@ from holons.engines.simulator import Simulation
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S
 from holons.errors import BadInput
 from holons.node import Settings
+from holons.semantics import run as run_oracle
+from holons.windows import END
 
 SETTINGS = Settings(
     guarantee="at-least-once", rows_max=7, residence_s=1.0, snapshot_deltas=4, poison_deaths=100, replicas=1
@@ -84,6 +91,71 @@ def test_a_guarantee_that_nobody_gives():
         Settings(guarantee="at-most-once")  # type: ignore[arg-type]
 
 
-def test_logs_on_disk_are_not_appended_to_by_several_nodes(tmp_path):
-    with pytest.raises(BadInput, match="one writer"):
-        ProcessNodes(DirectorySite(tmp_path), SETTINGS)
+# --- in processes, over files -------------------------------------------------------------------------------------------
+
+
+def check_at_least_once(collected: Any, expected: Any) -> int:
+    """Every row is there, in order of first occurrence, and no other; returns how many are there again."""
+    assert {channel: list(rows) for channel, rows in collected.items()} == {
+        channel: list(rows) for channel, rows in expected.items()
+    }
+    repeated = 0
+    for channel, partitions in expected.items():
+        for partition, rows in partitions.items():
+            theirs, ours = ([codec.encode(row) for row in some] for some in (rows, collected[channel][partition]))
+            assert list(dict.fromkeys(ours)) == list(dict.fromkeys(theirs)), f"{channel} {partition}"
+            assert not Counter(theirs) - Counter(ours), f"a row of {channel} {partition} is missing"
+            repeated += len(ours) - len(theirs)
+    return repeated
+
+
+def bids(partition: int, rows: int = 4_000) -> pl.DataFrame:
+    rng = np.random.default_rng(partition)
+    return pl.DataFrame({"ts": np.sort(rng.integers(0, 60_000_000, rows)), "kind": rng.choice(["bid", "x"], rows)})
+
+
+@pytest.mark.slow
+def test_owners_are_killed_and_rows_come_again_but_none_is_missing(tmp_path):
+    job, rows = load("bid_share"), [bids(partition) for partition in range(4)]
+    expected = run_oracle(job, {"bids": [[frame, END] for frame in rows]}, rows_per_call=500)
+    site = DirectorySite(tmp_path)
+    site.load({"bids": rows})
+    settings = Settings(guarantee="at-least-once", rows_max=50, checkpoint_s=0.05, failure_timeout_s=0.5, replicas=2)
+    with ProcessNodes(site, settings) as nodes:
+        nodes.submit(job)
+        names = [nodes.start() for _ in range(3)]
+        until(lambda: site.collected(job.name), "no row came out")
+        nodes.kill(names[0])
+        nodes.start()
+        assert nodes.wait(600)
+        assert not nodes.stopped()
+    assert check_at_least_once(site.collected(job.name), expected) > 0, "both owners of a partition emit"
+    with pytest.raises(BadInput, match="has been running at-least-once"):
+        h.run(job, log=tmp_path, engine="embedded")
+    again = h.run(job, log=tmp_path, engine="embedded", settings=settings).wait().results()
+    check_at_least_once(again.collected, expected)
+    assert again.count() == sum(again.count(partition=partition) for partition in range(4)) == len(again.to_polars())
+
+
+def test_nodes_of_one_process_take_the_setting_too():
+    job, rows = load("bid_share"), [bids(partition, 300) for partition in range(2)]
+    expected = run_oracle(job, {"bids": [[frame, END] for frame in rows]}, rows_per_call=500)
+    settings = Settings(guarantee="at-least-once", replicas=2)
+    results = h.run(job, {"bids": rows}, engine="embedded", settings=settings).wait().results()
+    assert check_at_least_once(results.collected, expected) == results.count() / 2, "each row twice"
+
+
+def test_an_upgrade_takes_over_behind_rows_that_came_again(tmp_path):
+    job = load("bid_share")
+    site, settings = DirectorySite(tmp_path), Settings(guarantee="at-least-once", replicas=2, checkpoint_s=0.05)
+    with site.producer("bids", 1, "producer#1") as log:
+        log.append(0, bids(0, 1_000).to_arrow().to_batches()[0])
+        first = h.run(job, log=tmp_path, engine="embedded", settings=settings)
+        until(lambda: first.results().count() > 30, "no row came out", within_s=60)
+        first.stop()
+        log.mark(0, END.ts)
+    other = h.job(job.program, "bids", name=job.name, columns=["ts", "kind"])
+    second = h.run(other, log=tmp_path, engine="embedded", settings=settings, upgrade=True).wait().results()
+    expected = run_oracle(job, {"bids": [[bids(0, 1_000), END]]}, rows_per_call=500)
+    assert len(site.jobs().versions) == 2
+    check_at_least_once(second.collected, expected)

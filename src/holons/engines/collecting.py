@@ -131,7 +131,7 @@ def output_logs(site: Site, job: str) -> dict[str, OpenLog]:
 def emitted(site: Site, name: str) -> Outputs:
     """Returns where the rows stand that count. `name` is that of a job or of a fold, or the id of one version of a job."""
     if history := site.jobs().history(name):
-        return outputs_of(history, partial(output_logs, site))
+        return outputs_of(history, partial(output_logs, site), site.appends)
     return outputs_in_logs(output_logs(site, fold_id(name)) or output_logs(site, name))
 
 
@@ -147,7 +147,7 @@ def emitted_by(site: Site, job: Job, version: str) -> Outputs:
     """
     streams = [source.stream for source in job.inputs]
     history = site.jobs().history(version)
-    outputs = outputs_of(history, partial(output_logs, site)) if history else emitted(site, version)
+    outputs = outputs_of(history, partial(output_logs, site), site.appends) if history else emitted(site, version)
     return replace(outputs, inputs=partial(input_schemas, site, streams))
 
 
@@ -188,12 +188,18 @@ def _first_schema(stream: ReadableLog) -> pa.Schema | None:
     return None
 
 
-def outputs_of(history: Sequence[Submitted], logs: Callable[[str], Mapping[str, OpenLog]]) -> Outputs:
-    """Where the rows of a job stand; `logs` gives the output logs of one of its versions, by channel."""
+def outputs_of(
+    history: Sequence[Submitted], logs: Callable[[str], Mapping[str, OpenLog]], appends: Callable[[str], bool]
+) -> Outputs:
+    """Where the rows of a job stand; `logs` gives the output logs of one of its versions, by channel.
+
+    A version's rows end where the next one took over. In outputs that were appended to, positions do not tell where that
+    is: all of their rows stand, and those behind it come again.
+    """
     spans: dict[str, dict[int, tuple[Span, ...]]] = {}
     cuts = [newer.cuts for _, newer in pairwise(history)]
     for version, ends in zip(history, [*cuts, None], strict=False):
-        _add_spans(spans, logs(version.id), ends)
+        _add_spans(spans, logs(version.id), None if appends(version.id) else ends)
     return Outputs(spans)
 
 

@@ -2,6 +2,7 @@
 
     <directory>/input/      streams that jobs read, each with a producer of its own
     <directory>/output/     what jobs emit: for each version of a job a directory, with a stream for each channel
+    <directory>/appended/   what they emit at least once: a directory for each version and channel
     <directory>/jobs/       what was decided about jobs: submitted, upgraded, cancelled, failed
     <directory>/shared/     heartbeats, the control log, what nodes log, and a sync stream for each job
     <directory>/journal/    where idle marks are among the rows of inputs
@@ -24,11 +25,12 @@ from typing import Final
 from holons.clock import Clock, SystemClock
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
-from holons.names import check_name, encoded
+from holons.names import check_name, decoded, encoded
 from holons.node import SiteWithFolders, no_such_input
 from holons.program import Collected
 from holons.store import DirectoryStore, GridStore, Store
 from holons.streams import DirectoryJournal
+from holons.streams.appended import AppendedLog, appended_partitions
 from holons.streams.folder import StoredLog, StoredSharedLog, StreamFolder
 from holons.windows import BEGINNING
 
@@ -123,14 +125,29 @@ class DirectorySite(SiteWithFolders):
 
     # --- what nodes write ---------------------------------------------------------------------------------------------
 
-    def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
-        return self._outputs(job).open(check_name("channel", channel), partitions, writer, resume=resume)
+    def output(
+        self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
+    ) -> StoredLog | AppendedLog:
+        directory = self.folder("appended", job) / encoded(check_name("channel", channel))
+        if appended or directory.is_dir():
+            return AppendedLog(directory, partitions, writer)
+        return self._outputs(job).open(channel, partitions, writer, resume=resume)
 
     def channels(self, job: str) -> dict[str, int]:
-        return self._outputs(job).with_rows()
+        appended = {decoded(path.name): appended_partitions(path) for path in self._appended(job)}
+        return self._outputs(job).with_rows() | {
+            channel: known for channel, known in appended.items() if channel and known
+        }
 
     def _outputs(self, job: str) -> StreamFolder:
         return StreamFolder(self.folder("output", job))
+
+    def appends(self, job: str) -> bool:
+        return bool(self._appended(job))
+
+    def _appended(self, job: str) -> list[Path]:
+        """Returns the directories of the channels of a version to which was appended."""
+        return sorted(self.folder("appended", job).glob("*"))
 
     def shared(self, stream: str, writer: str) -> StoredSharedLog:
         what = _IF_DAMAGED.get(stream.partition("-")[0], _NEEDLESS)

@@ -102,11 +102,6 @@ class Driver(ABC):
     def __init__(self, site: Site, settings: Settings | None = None) -> None:
         self.site = site
         self.settings = settings or Settings()
-        if self.settings.guarantee != "exactly-once":
-            raise BadInput(
-                "logs on disk take appends of one writer only",
-                hint='they check positions: keep guarantee="exactly-once"',
-            )
         self.running: dict[str, NodeRun] = {}
         self.clock = SystemClock()
         self._secret = secrets.token_bytes(32)
@@ -138,9 +133,19 @@ class Driver(ABC):
     def submit(self, job: Job, *, upgrade: bool = False) -> Submitted:
         """Runs a job on all nodes, those that come later included; see `node.submit`."""
         version = submit(job, self._ports, upgrade=upgrade)
+        self._check_guarantee(version)
         self._orders.send(job_order(version, job))
         self._versions[version.id] = version
         return version
+
+    def _check_guarantee(self, version: Submitted) -> None:
+        """Raises `BadInput` if a version that goes on has outputs of another guarantee."""
+        if self.site.channels(version.id) and self.site.appends(version.id) != self.settings.appends:
+            written = "at-least-once" if self.site.appends(version.id) else "exactly-once"
+            raise BadInput(
+                f"{version.name} has been running {written}, and goes on",
+                hint=f"keep Settings(guarantee={written!r}), or cancel it (holons cancel) to begin anew",
+            )
 
     def cancel(self, name: str) -> None:
         """Stops a job everywhere; what it has emitted stays."""

@@ -52,6 +52,7 @@ class MemorySite(Site):
         """The shared streams."""
         self.outputs: dict[tuple[str, str], MemoryLog] = {}
         """By job and channel."""
+        self._appended: set[str] = set()
         self.records = MemoryStore()
 
     @property
@@ -86,7 +87,11 @@ class MemorySite(Site):
     def journal(self, stream: str, *, create: bool = False) -> Journal | None:
         return self.journals.setdefault(stream, MemoryJournal()) if create else self.journals.get(stream)
 
-    def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> MemoryLog:
+    def output(
+        self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
+    ) -> MemoryLog:
+        if appended:
+            self._appended.add(job)
         return self.outputs.setdefault((job, check_name("channel", channel)), MemoryLog(partitions))
 
     def channels(self, job: str) -> dict[str, int]:
@@ -94,6 +99,9 @@ class MemorySite(Site):
             self.outputs.items()
         )  # copied at once: a node that takes its turn in another thread may add some
         return {channel: log.partitions for (owner, channel), log in outputs if owner == job}
+
+    def appends(self, job: str) -> bool:
+        return job in self._appended
 
     def shared(self, stream: str, writer: str) -> SharedLog:
         return self.hubs.setdefault(stream, MemoryHub()).open(writer)

@@ -48,9 +48,9 @@ for a window is not idle, and time in which a log did not answer does not count.
 the most decides; dead nodes do not. A mark is the least progress of the partitions that are neither idle nor ended, and is
 written only where it moves something.
 
-*At least once* (`Settings.guarantee`) appends output rows instead of putting them at positions. The order of writing stays
-the same (outputs, deltas, records), so nothing is lost; records are not compared with outputs, whose ends say nothing.
-Every writer continues from a record that covers what came before, so first occurrences are in order.
+*At least once* (`Settings.guarantee`) appends output rows instead of putting them at positions (`streams.appended`). The
+order of writing stays the same (outputs, deltas, records), so nothing is lost; records are not compared with outputs, whose
+ends say nothing. Every writer continues from a record that covers what came before, so first occurrences are in order.
 
 *Previews* travel in a stream of their own, so that sync and its trimming know nothing of them. A message holds all open
 panes of one partition in one stage; the newest position wins. Its writer trims below the oldest message that is still the

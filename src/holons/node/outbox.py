@@ -23,7 +23,7 @@ class Outbox:
     def __init__(self, here: JobOnNode, partition: int) -> None:
         self._here = here
         self._partition = partition
-        self._positioned = here.settings.guarantee == "exactly-once"
+        self._positioned = not here.settings.appends
         self._outputs: deque[Output] = deque()
         self._messages: deque[SyncMessage] = deque()
 

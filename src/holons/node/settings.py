@@ -42,8 +42,8 @@ class Settings:
     """With checkpoints in memory (`store="memory"`): how many other nodes hold each record beside the one that wrote it. So
     many nodes may die together, and nothing is lost."""
     guarantee: Guarantee = "exactly-once"
-    """With "at-least-once", output rows are appended, not put at their positions: for logs that cannot check those, but take
-    appends from several writers. After a fault rows may come again; none is missing, and first occurrences are in order."""
+    """With "at-least-once", output rows are appended, not put at their positions. After a fault rows may come again; none is
+    missing, and first occurrences are in order."""
     rows_max: int = 200_000
     """How many rows are read at once."""
     calls_max: int = 256
@@ -57,6 +57,11 @@ class Settings:
             raise BadInput(
                 f"no guarantee is called {self.guarantee!r}", hint=f"use one of {', '.join(get_args(Guarantee))}"
             )
+
+    @property
+    def appends(self) -> bool:
+        """Whether output rows are appended instead of put at positions."""
+        return self.guarantee == "at-least-once"
 
     @property
     def max_ahead_us(self) -> int | None:

@@ -40,10 +40,13 @@ class NodeSite(Protocol):
         """
         ...
 
-    def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> WritableLog:
+    def output(
+        self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
+    ) -> WritableLog:
         """Returns the output of a version of a job in a channel; it exists once the first row is written.
 
-        `writer` is used once, by one process, or with `resume` by one process at a time.
+        `writer` is used once, by one process, or with `resume` by one process at a time. If it is `appended` to, rows get
+        the next free positions, whoever writes them; else they are put at positions.
         """
         ...
 
@@ -80,7 +83,9 @@ class NodeSite(Protocol):
             sync=lambda job: self.shared(sync_stream(job), writer),
             previews=lambda job: self.shared(f"previews-{job}", writer),
             input=journaled,
-            output=cache(lambda job, channel, partitions: self.output(job, channel, partitions, writer)),
+            output=cache(
+                lambda job, channel, partitions: self.output(job, channel, partitions, writer, appended=chosen.appends)
+            ),
             store=self.store(writer, chosen.copies),
         )
 
@@ -111,6 +116,10 @@ class Site(NodeSite, Protocol):
 
     def channels(self, job: str) -> Mapping[str, int]:
         """Returns the channels to which a version of a job has written, and how many partitions each has."""
+        ...
+
+    def appends(self, job: str) -> bool:
+        """Returns whether a version's outputs were appended to (at least once), so that rows may be there again."""
         ...
 
     def shared_streams(self) -> list[str]:

@@ -132,7 +132,9 @@ class GatedSite(NodeSite):
         journal = self._site.journals.get(stream)
         return None if journal is None else GatedJournal(journal, self._gate)
 
-    def output(self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False) -> GatedLog:
+    def output(
+        self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
+    ) -> GatedLog:
         return GatedLog(self._site.output(job, channel, partitions, writer), self._gate)
 
     def shared(self, stream: str, writer: str) -> SimulatedStream:
