@@ -140,6 +140,10 @@ class ProducerFailed(HolonsError, RuntimeError):
     """A stream's producer did not come up, or died, or its feed raised."""
 
 
+class ProducerFenced(HolonsError, RuntimeError):
+    """Another producer has taken over a partition: what this one appends to it is refused."""
+
+
 class JobFailed(HolonsError, RuntimeError):
     """A job was stopped on all nodes; says why."""
 

@@ -26,7 +26,7 @@ from holons.engines.locks import locked
 from holons.errors import BadInput, LogDamaged, LogUnavailable
 from holons.names import encoded
 from holons.node import SiteWithFolders
-from holons.streams import WritableLog
+from holons.streams import ProducerLog, WritableLog
 
 _WRITER = "batches"
 _DONE_KEPT = 2  # how many applied commits of each source are kept, to know the newest number
@@ -106,7 +106,7 @@ class Batches:
                 return False
             filled = [rows for rows in staged if rows.rows]
             with closing(self._log()) as log:
-                ends = {partition: log.end(partition) for partition in {rows.partition for rows in filled}}
+                ends = {partition: log.take(partition) for partition in {rows.partition for rows in filled}}
             placed, now_us = [], self.site.clock.utc_us()
             for rows in filled:
                 placed.append(_Placed(rows, ends[rows.partition], now_us, live))
@@ -168,7 +168,7 @@ class Batches:
                 log.put(placed.staged.partition, offset, batch, appended=placed.appended, live=placed.live)
                 offset += batch.num_rows
 
-    def _log(self) -> WritableLog:
+    def _log(self) -> ProducerLog:
         return self.site.producer(self.stream, self.partitions, _WRITER, resume=True)
 
     def _locked(self) -> AbstractContextManager[None]:

@@ -85,7 +85,7 @@ class DirectorySite(SiteWithFolders):
             log.mark(0, BEGINNING)  # says nothing, but makes the stream
 
     def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
-        return self._inputs.open(check_name("stream", stream), partitions, writer, resume=resume)
+        return self._inputs.open(check_name("stream", stream), partitions, writer, resume=resume, fenced=True)
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[StoredLog]:
@@ -108,7 +108,7 @@ class DirectorySite(SiteWithFolders):
         partitions = self._inputs.partitions(stream)
         if partitions is None:
             raise no_such_input(self.name, stream, self.streams())
-        return self._inputs.open(stream, partitions, reader)
+        return self._inputs.open(stream, partitions, reader, fenced=True)
 
     def holds_inputs(self, folder: StreamFolder) -> bool:
         """Returns whether a folder is that of this site's input streams."""

@@ -13,7 +13,7 @@ from holons.node import Site, no_such_input
 from holons.program import Collected
 from holons.store import MemoryStore, Store
 from holons.streams import Journal, MemoryHub, MemoryJournal, SharedLog
-from holons.streams.memory import MemoryLog
+from holons.streams.memory import MemoryLog, MemoryProducer
 from holons.windows import BEGINNING
 
 
@@ -69,8 +69,9 @@ class MemorySite(Site):
     def create(self, stream: str, partitions: int) -> None:
         self.producer(stream, partitions, "creator").mark(0, BEGINNING)
 
-    def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> MemoryLog:
-        return self.inputs.setdefault(check_name("stream", stream), MemoryLog(partitions, self.clock))
+    def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> MemoryProducer:
+        log = self.inputs.setdefault(check_name("stream", stream), MemoryLog(partitions, self.clock))
+        return log.producer(stream, writer)
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[MemoryLog]:

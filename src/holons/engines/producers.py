@@ -21,7 +21,7 @@ import pyarrow as pa
 from holons import wire
 from holons.clock import SystemClock
 from holons.engines.driver import ProcessHandle
-from holons.errors import ProducerFailed, PromiseBroken
+from holons.errors import ProducerFailed, ProducerFenced, PromiseBroken
 from holons.node import Site
 from holons.streams import Cursor, ReadableLog, SharedLog, WritableLog
 from holons.windows import END
@@ -186,6 +186,9 @@ def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0)
         with closing(task.site.producer(task.stream, task.feed.partitions, writer)) as log:
             written = _write(task, log, begin, wanted)
         report = None if written is None else Ended(writer, *written)
+    except ProducerFenced as error:
+        again = str(error.where.get("holder", "")).startswith(f"{task.writer}.")  # its next attempt has taken over
+        report = None if again else Ended(writer, 0, error=str(error))
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
         report = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
     if report is not None:

@@ -18,7 +18,7 @@ from holons.node.jobs import Jobs, read_jobs
 from holons.node.ports import Ports
 from holons.node.settings import Settings
 from holons.store import Store
-from holons.streams import InputLog, Journal, JournaledLog, SharedLog, WritableLog
+from holons.streams import InputLog, Journal, JournaledLog, ProducerLog, SharedLog, WritableLog
 
 
 class NodeSite(Protocol):
@@ -106,8 +106,8 @@ class Site(NodeSite, Protocol):
         """Makes an empty input stream, so that jobs can be submitted before its producer has come."""
         ...
 
-    def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> WritableLog:
-        """Returns an input stream to be written, which is made if there is none; for `writer` see `output`."""
+    def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> ProducerLog:
+        """Returns an input stream for one of its producers, which is made if there is none; for `writer` see `output`."""
         ...
 
     def loading(self, stream: str, partitions: int) -> AbstractContextManager[WritableLog]:

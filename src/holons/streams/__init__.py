@@ -13,6 +13,9 @@ no journal is trimmed by itself.
 None, and the reader reads on. A row that arrives between the decision and the mark stands before the mark in a log of
 our own, and after it in a journaled log (the row was not admitted yet, so nobody has read it). Every owner sees the same.
 
+**Producers are fenced.** A producer takes a partition before it writes to it. From then on what the producer before it adds
+is there for no reader, and is not acknowledged. In memory that is one comparison; in folders see `segments/epochs.py`.
+
 **A diverted row is whole.** A chunk of which only some columns were read can return all of its columns (`Chunk.whole`)
 from memory that it holds anyway. No log is asked again, so nothing can have been trimmed or become unavailable.
 """
@@ -28,6 +31,7 @@ from holons.streams.log import (
     InputLog,
     MarkableLog,
     PositionedLog,
+    ProducerLog,
     ReadableLog,
     TrimmableLog,
     WritableLog,
@@ -58,6 +62,7 @@ __all__ = [
     "Message",
     "Positioned",
     "PositionedLog",
+    "ProducerLog",
     "ReadableLog",
     "SharedLog",
     "StreamDescription",

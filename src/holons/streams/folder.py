@@ -42,12 +42,15 @@ class StreamFolder:
         """Returns what there is of a stream, for people; raises `BadInput` if there is no such stream."""
         return segments.describe(self.path, stream)
 
-    def open(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
+    def open(
+        self, stream: str, partitions: int, writer: str, *, resume: bool = False, fenced: bool = False
+    ) -> StoredLog:
         """Opens a stream of rows. `writer` is used once, by one process, or with `resume` by one process at a time.
 
-        It costs nothing until the first write, so whoever only reads may have any name.
+        `fenced`: each partition has one producer at a time. It costs nothing until the first write, so whoever only reads
+        may have any name.
         """
-        return segments.SegmentLog(self.path, stream, partitions, writer, resume=resume)
+        return segments.SegmentLog(self.path, stream, partitions, writer, resume=resume, fenced=fenced)
 
     def open_shared(
         self, stream: str, writer: str, *, segment_bytes: int = _SEGMENT_BYTES, if_damaged: str = "restore it"

@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from holons.errors import ProducerFenced
+
 _LARGE_ROWS = 131_072  # a chunk of at least so many rows is not joined with others
 
 
@@ -207,4 +209,28 @@ class InputLog(ReadableLog, MarkableLog, Protocol):
 
 
 class WritableLog(ReadableLog, AppendableLog, PositionedLog, Protocol):
-    """A stream as its writer sees it: the producer of an input, or a node that puts rows into an output."""
+    """A stream as its writer sees it: a producer, or a node that puts rows into an output."""
+
+
+class ProducerLog(WritableLog, Protocol):
+    """An input stream as a producer writes it, of which each partition has one at a time.
+
+    A producer takes a partition when it first writes to it. What a producer before it has not had acknowledged by then
+    is never there for anybody: that producer gets `ProducerFenced`.
+    """
+
+    def take(self, partition: int) -> int:
+        """Takes a partition, unless this producer has taken it before; returns its end, which now nobody else moves."""
+        ...
+
+
+def fenced(stream: str, partition: int, writer: str, holder: str | None) -> ProducerFenced:
+    """Returns the error of a producer to which a partition no longer belongs."""
+    return ProducerFenced(
+        f"producer {writer!r} may write no more: another one has taken the partition over",
+        hint="these rows were not written; what was acknowledged before is kept. A partition has one producer at a time: "
+        "stop one of the two, or open the stream again to take the partition back",
+        stream=stream,
+        partition=partition,
+        holder=holder,
+    )

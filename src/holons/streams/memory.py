@@ -10,7 +10,7 @@ import pyarrow as pa
 from holons import codec
 from holons.clock import Clock, SystemClock
 from holons.errors import InvariantBroken
-from holons.streams.log import Chunk
+from holons.streams.log import Chunk, fenced
 
 
 class MemoryLog:
@@ -22,6 +22,8 @@ class MemoryLog:
         self._ends = [0] * partitions
         self._appended = [0] * partitions
         self._clock = clock or SystemClock()
+        self.producers: dict[int, MemoryProducer] = {}
+        """By partition: the producer that holds it."""
 
     @property
     def partitions(self) -> int:
@@ -86,6 +88,10 @@ class MemoryLog:
     def close(self) -> None:
         """Does nothing: memory needs no closing."""
 
+    def producer(self, stream: str, writer: str) -> MemoryProducer:
+        """Returns the log as one of its producers writes it; `stream` is what it is called in errors."""
+        return MemoryProducer(self, stream, writer)
+
     def _add(self, partition: int, chunk: Chunk, appended: int | None = None) -> int:
         if chunk.length:
             now_us = self._clock.utc_us() if appended is None else appended
@@ -94,6 +100,55 @@ class MemoryLog:
             self._starts[partition].append(chunk.offset)
             self._ends[partition] += chunk.length
         return chunk.offset
+
+
+class MemoryProducer:
+    """A log in memory as one of its producers writes it: who begins to write to a partition fences off the one before."""
+
+    def __init__(self, log: MemoryLog, stream: str, writer: str) -> None:
+        self._log = log
+        self._stream = stream
+        self.writer = writer
+        self._taken: set[int] = set()
+
+    @property
+    def partitions(self) -> int:
+        return self._log.partitions
+
+    def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
+        self.take(partition)
+        return self._log.append(partition, rows, live=live)
+
+    def mark(self, partition: int, ts: int) -> int:
+        self.take(partition)
+        return self._log.mark(partition, ts)
+
+    def put(
+        self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
+    ) -> bool:
+        self.take(partition)
+        return self._log.put(partition, offset, rows, appended=appended, live=live)
+
+    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
+        return self._log.read(partition, offset, rows_max, columns)
+
+    def start(self, partition: int) -> int:
+        return self._log.start(partition)
+
+    def end(self, partition: int) -> int:
+        return self._log.end(partition)
+
+    def close(self) -> None:
+        self._log.close()
+
+    def take(self, partition: int) -> int:
+        if partition not in self._taken:
+            self._taken.add(partition)
+            self._log.producers[partition] = self
+        holder = self._log.producers[partition]
+        if holder is not self:
+            raise fenced(self._stream, partition, self.writer, holder.writer)
+        return self._log.end(partition)
 
 
 def in_memory(partitions: int, batches: Iterable[tuple[int, pa.RecordBatch]]) -> MemoryLog:

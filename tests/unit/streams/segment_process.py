@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 from tests.unit.streams.log_kinds import flat, rows
 
+from holons.engines.directory_site import DirectorySite
+from holons.errors import ProducerFenced
 from holons.streams.segments import SegmentLog, SegmentSharedLog
-from holons.streams.segments.writer import Entry
+from holons.streams.segments.writer import Entry, OpenSegment
 
 STREAM = "rows"
 
@@ -52,14 +54,14 @@ def stop_inside_a_write(directory: str, writer: str) -> None:
     def entries() -> Iterator[Entry]:
         yield Entry(0, 3, rows(3))
         if not shared.read({writer: 1}, 1):
-            shared._writer.write(messages)
+            shared._writer.write(0, messages)
 
     def messages() -> Iterator[Entry]:
         yield Entry(0, 1, b"inside")
         say("inside")
         sys.stdin.readline()
 
-    log._writer.write(entries)
+    log._writer.write(0, entries)
     say("committed")
 
 
@@ -98,10 +100,46 @@ def write_messages_on_demand(directory: str, writer: str) -> None:
         say(log.append(line.strip().encode()))
 
 
+def append_where_told(directory: str) -> None:
+    """Appends 100 rows as a producer; then, where told, stands still between choosing a position and committing."""
+    log = DirectorySite(directory).producer(STREAM, 1, "slow")
+    log.append(0, rows(*range(100)))
+    say(log.end(0))
+    sys.stdin.readline()
+    publish = OpenSegment.publish
+
+    def stands_still(segment: OpenSegment) -> None:
+        say("standing still")
+        sys.stdin.readline()
+        publish(segment)
+
+    OpenSegment.publish = stands_still
+    try:
+        log.append(0, rows(*range(500, 550)))
+        say("acknowledged")
+    except ProducerFenced as error:
+        say(type(error).__name__)
+
+
+def append_until_fenced(directory: str, number: str) -> None:
+    """Appends rows that nobody else appends, and says which were acknowledged."""
+    log = DirectorySite(directory).producer(STREAM, 1, f"producer#{number}")
+    value = int(number) * 1_000_000
+    while True:
+        try:
+            log.append(0, rows(value))
+        except ProducerFenced:
+            return
+        say(value)
+        value += 1
+
+
 ROLES = {
     role.__name__: role
     for role in (
+        append_until_fenced,
         append_until_killed,
+        append_where_told,
         put_until,
         stop_inside_a_write,
         work_beside,

@@ -3,8 +3,9 @@
     <directory>/stream.<stream>/
         segment.<writer>.<number>.<token>/      written by one writer incarnation only
             index  data.arrows                  data.messages in a shared stream
-            open                                as long as its writer may add to it
+            open  counted                       whether its writer may add to it, and what counts once it may not
         floor.<name>.<offset>                   an empty file: below this offset nothing is there any more
+        epochs/<partition>.<number>             who may append, where each partition has one producer (`epochs.py`)
 
 Segments appear by a rename and disappear by a rename, whole. Whoever removes `open` ends a segment: a writer looks for
 it after every write, and if it is gone, writes the same entries once more into a new segment. So a trimmer that first
@@ -29,6 +30,7 @@ from holons.names import decoded, encoded
 from holons.streams.segments.files import OpenFile, SegmentGone, damaged
 from holons.streams.segments.segment import Segment
 
+EPOCHS_FOLDER: Final = "epochs"
 _CHANGE_TIME_GRAIN_S: Final = 0.02  # two changes of a directory within this time may bear the same time
 _LIST_EVERY_S: Final = 1.0
 _TRIES: Final = 20
@@ -179,7 +181,7 @@ class StreamDirectory:
                     self._stat_seen = None
             elif kind == "floor":
                 self._note_floor(rest)
-            elif kind:
+            elif kind and name != EPOCHS_FOLDER:
                 raise damaged(self.path / name, "it is not one of ours")
         if segments.keys() != self.segments.keys():
             self._adopt(segments)
@@ -198,6 +200,8 @@ class StreamDirectory:
         self.live = [segment for segment in segments.values() if segment.name in growing or segment.name in fresh]
         self.segments = segments
         self.version += 1
+        for name in fresh:
+            segments[name].since = self.version
 
     def _opened(self, name: str) -> Segment:
         parts = name.rsplit(".", 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,7 +11,9 @@ import pyarrow as pa
 from holons.clock import Clock, SystemClock
 from holons.errors import InvariantBroken
 from holons.streams.log import Chunk
+from holons.streams.segments.behind import Behind
 from holons.streams.segments.directory import StreamDirectory
+from holons.streams.segments.epochs import Epochs
 from holons.streams.segments.merge import SegmentChunk, cut, merged, same_rows
 from holons.streams.segments.segment import Extent, Segment
 from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Storage
@@ -49,12 +51,20 @@ class SegmentLog:
         segment_bytes: int = Storage.segment_bytes,
         idle_s: float = Storage.idle_s,
         resume: bool = False,
+        fenced: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        """`fenced`: each partition has one producer at a time, and who begins to write to it fences off the one before."""
         assert 0 < partitions < 1 << 32, f"{partitions} partitions"
         storage = Storage(durability, segment_bytes, idle_s, resume)
         self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock(), _IF_DAMAGED)
-        self._writer = SegmentWriter(self._stream, writer, storage)
+        self._epochs = Epochs(self._stream, writer, resume=resume, sync=storage.sync) if fenced else None
+        self._writer = SegmentWriter(self._stream, writer, storage, self._epochs)
+        self._behind = Behind() if fenced else None
+        self._own_ends: dict[int, int] = {}
+        """In a fenced stream: the ends of the partitions that this producer writes."""
+        self._appended: dict[int, int] = {}
+        """By partition: when this writer last appended something."""
         self._ended: dict[int, _Ended] = {}
         self._ended_version = -1
         self._recent: dict[int, tuple[str, Collection[str] | None, Chunk]] = {}
@@ -64,22 +74,23 @@ class SegmentLog:
         return self._stream.partitions
 
     def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
-        end = self.end(partition)
+        end = self._end_to_write(partition)
         if rows.num_rows:
             appended = self._appended_now(partition)
-            self._writer.write(lambda: _entries(Entry(partition, end, rows, appended, live), rows))
+            entry = Entry(partition, end, rows, appended, live)
+            self._write(partition, lambda: _entries(entry, rows), end + rows.num_rows)
         return end
 
     def mark(self, partition: int, ts: int) -> int:
-        end = self.end(partition)
+        end = self._end_to_write(partition)
         appended = self._appended_now(partition)
-        self._writer.write(lambda: [Entry(partition, end, int(ts), appended)])
+        self._write(partition, lambda: [Entry(partition, end, int(ts), appended)], end + 1)
         return end
 
     def put(
         self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
     ) -> bool:
-        end = self.end(partition)
+        end = self._end_to_write(partition)
         if not 0 <= offset <= end:
             raise InvariantBroken(
                 f"position is identity: {offset} written, but partition {partition} of {self._stream.stream!r} "
@@ -90,14 +101,40 @@ class SegmentLog:
         if known == rows.num_rows:
             return False
         rest, at = rows.slice(known), self._appended_now(partition, appended)
-        self._writer.write(lambda: _entries(Entry(partition, offset + known, rest, at, live), rest))
+        entry = Entry(partition, end, rest, at, live)
+        self._write(partition, lambda: _entries(entry, rest), end + rest.num_rows)
         return True
+
+    def take(self, partition: int) -> int:
+        """Takes a partition of a fenced stream; returns its end, which nobody else moves while it is held."""
+        assert self._epochs is not None, "in other streams partitions belong to nobody"
+        end = self._own_ends.get(partition)
+        if end is None:
+            self._check(partition)
+            self._epochs.take(partition, self._writer.directory)
+            end = self._own_ends[partition] = self.end(partition)
+        return end
+
+    def _end_to_write(self, partition: int) -> int:
+        return self.end(partition) if self._epochs is None else self.take(partition)
+
+    def _write(self, partition: int, entries: Callable[[], Iterable[Entry]], end: int) -> None:
+        self._own_ends.pop(partition, None)  # nobody knows what of it was written if that fails
+        self._writer.write(partition, entries)
+        if self._epochs is not None:
+            self._own_ends[partition] = end
 
     def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
         if rows_max <= 0:
             return []
         self._check(partition)
-        return self._stream.consistently(lambda: self._read(partition, offset, rows_max, columns), partition=partition)
+        chunks = self._stream.consistently(
+            lambda: self._read(partition, offset, rows_max, columns), partition=partition
+        )
+        if self._behind is not None:
+            for first, end in self._behind.appeared(partition, self._stream, chunks[-1].end if chunks else offset):
+                self._check_same(partition, first, end)
+        return chunks
 
     def start(self, partition: int) -> int:
         self._check(partition)
@@ -118,6 +155,7 @@ class SegmentLog:
         """Ends what it writes, and closes what it reads."""
         self._writer.release()
         self._stream.close()
+        self._own_ends.clear()
         self._ended.clear()
         self._recent.clear()
 
@@ -174,7 +212,9 @@ class SegmentLog:
         """Returns the time at which something is appended: now, or as asked, but not before what is there already."""
         earlier = [segment.appended(partition) for segment in self._stream.live]
         now_us = self._stream.clock.utc_us() if asked is None else asked
-        return max(now_us, self._ended_segments(partition).appended, *earlier)
+        now_us = max(now_us, self._appended.get(partition, 0), self._ended_segments(partition).appended, *earlier)
+        self._appended[partition] = now_us
+        return now_us
 
     def _ended_segments(self, partition: int) -> _Ended:
         if self._ended_version != self._stream.version:
@@ -204,6 +244,19 @@ class SegmentLog:
                         f"of partition {partition} of {self._stream.stream!r}",
                         hint="two runs of one partition emitted different rows: look for nondeterminism in the program",
                     )
+
+    def _check_same(self, partition: int, first: int, end: int) -> None:
+        """Raises an error if what appeared behind what was read is not the same as what was read."""
+        try:
+            self._stream.consistently(
+                lambda: self._read(partition, first, end - first, None) or [], partition=partition
+            )
+        except InvariantBroken as error:
+            raise InvariantBroken(
+                f"rows appeared at or after {first} of partition {partition} of stream {self._stream.stream!r}, "
+                "behind what was read and with other contents",
+                hint="a partition has one producer at a time: find out who writes past it, and replay from the source",
+            ) from error
 
     def _needless(self, segment: Segment) -> bool:
         for partition in (segment.kept_for, *range(self.partitions)):

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
-from holons import codec
+from holons import codec, disk
 from holons.clock import Clock
 from holons.errors import CodecError
 from holons.streams.log import Chunk
-from holons.streams.segments import frames
-from holons.streams.segments.files import SegmentFile, damaged
+from holons.streams.segments import ending, frames
+from holons.streams.segments.files import SegmentFile, SegmentGone, damaged, failure
 from holons.streams.segments.frames import RECORD_BYTES, ColumnPlace, Frame, RowSchema
 
 INDEX_FILE: Final = "index"
@@ -101,6 +101,8 @@ class Segment:
         """Its writer will not add to it any more, or will write that once more elsewhere."""
         self.grown_s = clock.now_s()
         """When it was last seen to have grown."""
+        self.since = 0
+        """Since which version of the stream's list it is there."""
         self.kept_for = 0
         """The partition that needed it when that was last asked."""
         self._clock = clock
@@ -125,13 +127,9 @@ class Segment:
         newest = self._index.read(0, _PUBLISHED_BYTES)
         if newest == self._published:
             return
-        for _ in range(_READS_MAX):
-            (count,) = _PUBLISHED.unpack_from(newest)
-            if newest == published(count):
-                break
-            newest = self._index.read(0, _PUBLISHED_BYTES)
-        else:
-            raise damaged(self.directory, "its published length has a wrong checksum")
+        count = self._records_in(newest)
+        if not self.is_open():
+            count = self._counted()
         if count < self.records:
             raise damaged(self.directory, f"{count} records are published, and {self.records} were")
         if count > self.records:
@@ -141,13 +139,37 @@ class Segment:
             self.grown_s = self._clock.now_s()
         self._published = newest
 
+    def _records_in(self, newest: bytes) -> int:
+        for _ in range(_READS_MAX):
+            (count,) = _PUBLISHED.unpack_from(newest)
+            if newest == published(count):
+                return int(count)
+            newest = self._index.read(0, _PUBLISHED_BYTES)
+        raise damaged(self.directory, "its published length has a wrong checksum")
+
+    def _counted(self) -> int:
+        """Returns how many records count, now that the segment has ended."""
+        try:
+            count = ending.counted(self.directory, lambda: self._records_in(self._index.read(0, _PUBLISHED_BYTES)))
+        except OSError as error:
+            if self.directory.exists():
+                raise failure(self.directory, error) from error
+            raise SegmentGone(str(self.directory)) from error
+        if count is None:
+            raise damaged(self.directory, f"{ending.COUNTED_FILE} holds no number")
+        return count
+
     def is_open(self) -> bool:
         """Returns whether its writer may still add to it."""
         return os.access(self._open_file, os.F_OK)
 
-    def end(self) -> None:
-        """Ends it: what its writer publishes from now on, it will write once more elsewhere."""
+    def end(self, *, sync: bool = False) -> None:
+        """Ends it: what its writer publishes from now on counts for nobody, and is written once more elsewhere."""
         Path(self._open_file).unlink(missing_ok=True)
+        self._counted()
+        if sync:
+            disk.sync(self.directory / ending.COUNTED_FILE)
+            disk.sync(self.directory)
 
     def extent(self, partition: int) -> Extent:
         """Returns from where to where it holds something of a partition."""
@@ -158,6 +180,12 @@ class Segment:
         """Returns when something of a partition was last appended to it, in microseconds since 1970; 0 if nothing was."""
         held = self._positions.get(partition)
         return 0 if held is None else held.appended
+
+    def after(self, partition: int, position: int) -> Extent:
+        """Returns from where to where it holds something of a partition, without what begins before a position."""
+        held = self._positions.get(partition)
+        at = 0 if held is None else bisect_left(held.offsets, position)
+        return Extent(0, 0) if held is None or at == len(held.offsets) else Extent(held.offsets[at], held.end)
 
     def _read_header(self) -> Header:
         block = self._index.read(0, HEADER_BYTES)

@@ -50,7 +50,7 @@ class SegmentSharedLog:
         if self._next is None:
             self._next = self._stream.consistently(lambda: self._end(self.writer))
         position = self._next
-        self._writer.write(lambda: [Entry(0, position, data)])
+        self._writer.write(0, lambda: [Entry(0, position, data)])
         self._next += 1
         return position
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -21,6 +22,8 @@ from holons.errors import InvariantBroken, LogUnavailable
 from holons.names import encoded
 from holons.streams.segments import frames
 from holons.streams.segments.directory import StreamDirectory
+from holons.streams.segments.ending import decide
+from holons.streams.segments.epochs import Epochs
 from holons.streams.segments.files import Descriptor, SegmentGone, failure
 from holons.streams.segments.frames import RECORD_BYTES, Frame, RowSchema
 from holons.streams.segments.segment import HEADER_BYTES, INDEX_FILE, OPEN_FILE, Header, Segment, published
@@ -64,7 +67,7 @@ class OpenSegment:
 
     def __init__(self, directory: Path, header: Header, storage: Storage, resumed: Segment | None = None) -> None:
         self.directory = directory
-        self.data_bytes = self._records = 0
+        self.data_bytes = self.records = 0
         self._schema: RowSchema | None = None
         self._sync = storage.sync
         self._files = [Descriptor(directory / name, os.O_RDWR) for name in (header.data_file, INDEX_FILE)]
@@ -73,7 +76,7 @@ class OpenSegment:
         """Whether no other process writes the segment."""
         if resumed is not None:
             resumed.poll()
-            self.data_bytes, self._records, self._schema = resumed.data_bytes, resumed.records, resumed.last_schema()
+            self.data_bytes, self.records, self._schema = resumed.data_bytes, resumed.records, resumed.last_schema()
         self._data_end = self.data_bytes
         self._prepared = bytearray()
 
@@ -94,7 +97,7 @@ class OpenSegment:
                 body = schema.body(content)
                 places = schema.places(body) if body.size > frames.PLACED_BYTES_MIN else []
                 self._add(schema.kind, entry, body, content.num_rows, places, schema.at)
-        _write(self._index, self._prepared, HEADER_BYTES + self._records * RECORD_BYTES)
+        _write(self._index, self._prepared, HEADER_BYTES + self.records * RECORD_BYTES)
         if self._sync:
             os.fdatasync(self._data)
             os.fdatasync(self._index)
@@ -102,9 +105,9 @@ class OpenSegment:
 
     def publish(self) -> None:
         """Shows readers what was prepared."""
-        self._records += len(self._prepared) // RECORD_BYTES
+        self.records += len(self._prepared) // RECORD_BYTES
         self.data_bytes = self._data_end
-        _write(self._index, published(self._records), 0)
+        _write(self._index, published(self.records), 0)
         if self._sync:
             os.fdatasync(self._index)
 
@@ -136,9 +139,11 @@ def _write(file: int, data: bytes | bytearray | memoryview, at: int) -> int:
 class SegmentWriter:
     """Publishes entries, those of each call together."""
 
-    def __init__(self, stream: StreamDirectory, writer: str, storage: Storage) -> None:
+    def __init__(self, stream: StreamDirectory, writer: str, storage: Storage, epochs: Epochs | None = None) -> None:
+        """With `epochs`, partitions are written only while they are held."""
         self.writer = writer
         self.storage = storage
+        self._epochs = epochs
         self._stem = encoded(writer)
         self._stream = stream
         self._header = Header(stream.stream, stream.partitions, writer)
@@ -147,8 +152,16 @@ class SegmentWriter:
         self._directory: Path | None = None
         self._open: OpenSegment | None = None
 
-    def write(self, entries: Callable[[], Iterable[Entry]]) -> None:
-        """Publishes entries; when it returns, every reader will see them. If it must, it asks for the entries again."""
+    @property
+    def directory(self) -> Path | None:
+        """The segment that it fills, if any."""
+        return self._directory
+
+    def write(self, partition: int, entries: Callable[[], Iterable[Entry]]) -> None:
+        """Publishes entries of a partition; when it returns, every reader will see them.
+
+        If it must, it asks for the entries again.
+        """
         if self._pid != os.getpid():
             raise InvariantBroken(
                 f"writer {self.writer!r} of stream {self._stream.stream!r} belongs to the process that forked this one",
@@ -156,6 +169,8 @@ class SegmentWriter:
             )
         while True:
             target = self._open or self._begin_segment()
+            if self._epochs is not None:
+                self._epochs.check(partition, target.directory)
             try:
                 target.prepare(entries())
                 self._open = None  # if what follows is interrupted, nobody knows what was published: begin another one
@@ -163,15 +178,20 @@ class SegmentWriter:
             except OSError as error:
                 raise failure(target.directory, error) from error
             if self._is_open():
-                break  # else somebody ended the segment, and may have deleted it: once more, elsewhere
-        self._open = target
+                self._open = target
+                break
+            if self._counts(target):
+                break  # somebody has ended the segment, but not before that
         if target.data_bytes >= self.storage.segment_bytes:
             self.close()
 
     def close(self) -> None:
         """Ends the current segment. The next write begins another one."""
         if self._directory is not None and self._pid == os.getpid():
-            (self._directory / OPEN_FILE).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                (self._directory / OPEN_FILE).unlink()
+                if self._open is not None:
+                    decide(self._directory, self._open.records)
         self._directory = self._open = None
 
     def release(self) -> None:
@@ -190,6 +210,15 @@ class SegmentWriter:
     def _is_open(self) -> bool:
         return os.access(f"{self._directory}/{OPEN_FILE}", os.F_OK)
 
+    def _counts(self, ended: OpenSegment) -> bool:
+        """Whether all that was published in a segment that somebody has ended counts."""
+        try:
+            segment = Segment(ended.directory, self._number, self._stream.clock)
+            segment.poll()
+        except SegmentGone:
+            return False
+        return segment.records >= ended.records
+
     def _begin_segment(self) -> OpenSegment:
         self._claim()
         self._stream.refresh(relist=True)
@@ -198,7 +227,8 @@ class SegmentWriter:
             if self.storage.resume and older and (resumed := self._resumed(older[-1])) is not None:
                 return resumed
             for segment in older:
-                segment.end()
+                with suppress(SegmentGone):
+                    segment.end()
             self._number = max([self._number, *(segment.number for segment in older)]) + 1
             token = self._stream.clock.random().getrandbits(32)
             self._directory = self._stream.path / f"segment.{self._stem}.{self._number:08d}.{token:08x}"
