@@ -12,6 +12,8 @@ from holons.streams import Cursor
 from holons.wire import encode
 
 _AT_ONCE = float("-inf")
+_REST_RATIO = 10.0  # after making a heartbeat, wait at least this many times as long as it took,
+_HEARTBEATS_MIN = 4  # but send at least so many in a failure timeout
 
 
 class HeartbeatStream:
@@ -26,6 +28,7 @@ class HeartbeatStream:
         self._cursor: Cursor = {}
         self._sequence = 0
         self._sent_at_s = _AT_ONCE
+        self._making_s = 0.0
         self.position = 0
         """Of the newest heartbeat of this node."""
         self.listed: Set[tuple[str, int]] = frozenset()
@@ -44,8 +47,13 @@ class HeartbeatStream:
         self._sent_at_s = _AT_ONCE
 
     def due(self, now_s: float) -> bool:
-        """Returns whether it is time for the next heartbeat."""
-        return now_s - self._sent_at_s >= self._settings.heartbeat_s
+        """Returns whether it is time for the next heartbeat.
+
+        One that lists many partitions takes a while to make, and must leave time for the work; but nobody may take this node
+        for dead.
+        """
+        rest_s = min(_REST_RATIO * self._making_s, self._settings.failure_timeout_s / _HEARTBEATS_MIN)
+        return now_s - self._sent_at_s >= max(self._settings.heartbeat_s, self._making_s + rest_s)
 
     def next_sequence(self) -> int:
         """Returns the number of the heartbeat that is about to be sent; a number is used once, sent or not."""
@@ -54,6 +62,7 @@ class HeartbeatStream:
 
     def send(self, heartbeat: Heartbeat, now_s: float) -> None:
         """Sends a heartbeat that was begun at `now_s`."""
+        self._making_s = self._ports.clock.now_s() - now_s
         self.position = self._ports.heartbeats.append(encode(heartbeat))
         self._membership.sent(heartbeat.sequence)
         self._sent_at_s = now_s

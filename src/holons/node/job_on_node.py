@@ -10,6 +10,7 @@ from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
 from holons.node.settings import Settings
+from holons.node.skew import Slowest
 from holons.node.state_keeper import StateKeeper
 from holons.program import Cut, Job, SharedState
 from holons.streams import Cursor, SharedLog
@@ -34,6 +35,7 @@ class JobOnNode:
         """The idle partitions, as their live owners say."""
         self.previews = PreviewExchange(self)
         self.trim_soon = False
+        self._slowest: Slowest | None = None
         self.lost: CheckpointLost | None = None
         """Why a partition that belongs here cannot start."""
 
@@ -41,6 +43,13 @@ class JobOnNode:
     def state(self) -> SharedState:
         """What all partitions have sealed, as far as this node knows."""
         return self._keeper.state
+
+    @property
+    def slowest(self) -> Slowest:
+        """The progress of the slowest partitions in stage 0, as far as this node knows."""
+        if self._slowest is None:
+            self._slowest = Slowest.of(self.state.progress[0])
+        return self._slowest
 
     @property
     def sync(self) -> SharedLog:
@@ -59,6 +68,7 @@ class JobOnNode:
 
     def listen(self) -> bool:
         """Reads what others have sealed; says whether there was anything."""
+        self._slowest = None
         received = self._keeper.receive()
         if received is None:
             self.rejoin()

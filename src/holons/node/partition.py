@@ -84,7 +84,9 @@ class PartitionTasklet:
     def held(self) -> bool:
         """Whether it waits for slower partitions before it reads on (invariant: bounded skew)."""
         max_ahead_us = self.here.settings.max_ahead_us
-        return max_ahead_us is not None and ahead(self.run.progress, self.partition, self.here.state, max_ahead_us)
+        if max_ahead_us is None:
+            return False
+        return ahead(self.run.progress, self.here.slowest.beside(self.partition), self.here.state, max_ahead_us)
 
     @property
     def finished(self) -> bool:
@@ -180,8 +182,9 @@ class PartitionTasklet:
             self._observe(quiet=False)  # it waits for others, so they must not take it for idle
             return True
         max_ahead_us = self.here.settings.max_ahead_us
-        owes = max_ahead_us is not None and owes_windows(self.run, self.partition, self.here.state, max_ahead_us)
-        return owes or self._behind or run.busy
+        if self._behind or run.busy or max_ahead_us is None:
+            return self._behind or run.busy
+        return owes_windows(self.run, self.here.slowest.beside(self.partition), max_ahead_us)
 
     def _observe(self, *, quiet: bool) -> None:
         self._idleness.observe(self.here.ports.clock.now_s(), quiet=quiet)

@@ -6,16 +6,18 @@ two nodes may claim the same slot. That costs work, not rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from holons.node.messages import Running
 from holons.node.ownership import Owner, Slot, preference
 from holons.node.settings import Settings
 
-Places: TypeAlias = Set[tuple[str, int]]
-"""Partitions of jobs."""
+Stream: TypeAlias = tuple[str, int]
+"""A job, and the index of one of its streams."""
 
 
 class SlotState(NamedTuple):
@@ -46,6 +48,35 @@ class View:
     """By live node other than this one, what it reported last."""
     slots: Mapping[Slot, SlotState]
 
+    @cached_property
+    def sizes(self) -> Mapping[Stream, int]:
+        """How many partitions each stream has."""
+        return Counter((job, stream) for job, streams in self.streams.items() for stream in streams)
+
+    @cached_property
+    def loads(self) -> Mapping[str, Counter[Stream]]:
+        """By live node, its slots of each stream; of this node also those whose claim it has not read back."""
+        loads = {node: Counter(self.stream(slot) for slot in held) for node, held in self.held.items()}
+        loads[self.me].update(
+            self.stream(slot)
+            for slot, state in self.slots.items()
+            if state.claimed_epoch >= 0 and slot[0] in self.streams and self._outbids(slot, state.claimed_epoch)
+        )
+        return loads
+
+    @cached_property
+    def listed(self) -> Mapping[str, Set[tuple[str, int]]]:
+        """By live node other than this one, the partitions that it reported last."""
+        return {node: {(report.job, report.partition) for report in reports} for node, reports in self.running.items()}
+
+    def _outbids(self, slot: Slot, epoch: int) -> bool:
+        owner = self.owners.get(slot)
+        return owner is None or Owner(epoch, self.me) > owner
+
+    def stream(self, slot: Slot) -> Stream:
+        """Returns the stream of a slot's partition."""
+        return slot[0], self.streams[slot[0]][slot[1]]
+
     @property
     def others(self) -> list[str]:
         """The live nodes beside this one."""
@@ -62,7 +93,12 @@ class View:
 
     def claiming(self, slot: Slot, epoch: int) -> View:
         """Returns this view after a claim of this node that it has not read back yet."""
-        return replace(self, slots={**self.slots, slot: self.state(slot)._replace(claimed_epoch=epoch)})
+        after = replace(self, slots={**self.slots, slot: self.state(slot)._replace(claimed_epoch=epoch)})
+        mine = self.loads[self.me] + Counter({self.stream(slot): int(self._outbids(slot, epoch))})
+        vars(after).update(
+            sizes=self.sizes, listed=self.listed, loads={**self.loads, self.me: mine}
+        )  # not all over again
+        return after
 
 
 # --- vacant slots -----------------------------------------------------------------------------------------------------
@@ -84,7 +120,7 @@ def _neglected(view: View, slot: Slot, owner: str) -> bool:
     """Whether an owner is alive, but has not listed the partition for too long."""
     if owner == view.me:
         return False
-    listed = any((running.job, running.partition) == slot[:2] for running in view.running.get(owner, ()))
+    listed = slot[:2] in view.listed.get(owner, ())
     held_since_s = view.state(slot).held_since_s
     return not listed and held_since_s is not None and view.now_s - held_since_s > 2 * view.settings.failure_timeout_s
 
@@ -102,38 +138,18 @@ def turn(view: View, slot: Slot) -> int:
     """
     job, partition, number = slot
     free = [node for node in view.live if not holds_partition(view, node, job, partition, number)]
-    everything = {(name, place) for name, streams in view.streams.items() for place in range(len(streams))}
-    first = _below_their_share(view, free, everything)
+    first = _below_their_share(view, free, view.sizes)
     if view.me in first:  # the slots of one partition begin with different nodes
-        first = _below_their_share(view, first, _same_stream(view, job, partition)) or first
+        first = _below_their_share(view, first, [view.stream(slot)]) or first
     if view.me in first:
         return (preference(slot, first).index(view.me) - number) % len(first)
     return len(first) + 1 + preference(slot, free).index(view.me)
 
 
-def _same_stream(view: View, job: str, partition: int) -> Places:
-    """The partitions of a job that read the same stream as one of them."""
-    streams = view.streams[job]
-    return {(job, other) for other, stream in enumerate(streams) if stream == streams[partition]}
-
-
-def _below_their_share(view: View, nodes: list[str], places: Places) -> list[str]:
-    share = -(-view.settings.replicas * len(places) // len(view.live))
-    return [node for node in nodes if _load(view, node, places) < share]
-
-
-def _load(view: View, node: str, places: Places) -> int:
-    """How many slots of some partitions a node holds; of this node also those whose claim was not read back yet."""
-    held = sum(slot[:2] in places for slot in view.held.get(node, ()))
-    if node != view.me:
-        return held
-    claimed = ((slot, state.claimed_epoch) for slot, state in view.slots.items() if state.claimed_epoch >= 0)
-    return held + sum(slot[:2] in places and _ahead_of_owner(view, slot, epoch) for slot, epoch in claimed)
-
-
-def _ahead_of_owner(view: View, slot: Slot, epoch: int) -> bool:
-    owner = view.owners.get(slot)
-    return owner is None or Owner(epoch, view.me) > owner
+def _below_their_share(view: View, nodes: list[str], streams: Collection[Stream]) -> list[str]:
+    partitions = sum(view.sizes[stream] for stream in streams)
+    share = -(-view.settings.replicas * partitions // len(view.live))
+    return [node for node in nodes if sum(view.loads[node][stream] for stream in streams) < share]
 
 
 # --- evening out ------------------------------------------------------------------------------------------------------
@@ -163,7 +179,7 @@ def slot_to_take(view: View, victim: str) -> Slot | None:
     """Returns the slot to take from a node: of a stream of which it has more than this node, with the most rows to read."""
     lags = {(running.job, running.partition): running.lag for running in view.running[victim] if _movable(running)}
     slots = sorted(slot for slot in view.held[victim] if slot[:2] in lags)
-    surplus = {slot: _surplus(view, victim, _same_stream(view, *slot[:2])) for slot in slots}
+    surplus = {slot: view.loads[victim][view.stream(slot)] - view.loads[view.me][view.stream(slot)] for slot in slots}
     for slot in sorted(slots, key=lambda slot: (-surplus[slot], -lags[slot[:2]])):
         held_since_s = view.state(slot).held_since_s
         resided = held_since_s is not None and view.now_s - held_since_s > view.settings.residence_s
@@ -175,8 +191,3 @@ def slot_to_take(view: View, victim: str) -> Slot | None:
 def _movable(running: Running) -> bool:
     """Whether a partition does not wait, for a window or for slower partitions."""
     return not (running.held or running.parked)
-
-
-def _surplus(view: View, node: str, places: Places) -> int:
-    """By how many slots of some partitions another node has more than this one."""
-    return _load(view, node, places) - _load(view, view.me, places)

@@ -14,17 +14,43 @@ A call that is parked waits for others to seal what this partition has sealed: t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from holons.program import PartitionRun, RunProgress, SharedState
 from holons.windows import BEGINNING, ENDING
 
 
-def ahead(run: RunProgress, partition: int, state: SharedState, max_ahead_us: int) -> bool:
+class Slowest(NamedTuple):
+    """The least and the second least progress of all partitions, as of one moment."""
+
+    least: int
+    partition: int
+    """Whose the least is."""
+    second: int
+
+    @classmethod
+    def of(cls, progress: Sequence[int]) -> Slowest:
+        """Returns it for the progress of each partition."""
+        least = min(progress)
+        partition = progress.index(least)
+        return cls(least, partition, min((*progress[:partition], *progress[partition + 1 :]), default=ENDING))
+
+    def beside(self, partition: int) -> int:
+        """Returns the least progress of the other partitions."""
+        return self.second if partition == self.partition else self.least
+
+
+def ahead(run: RunProgress, others: int, state: SharedState, max_ahead_us: int) -> bool:
     """Whether a partition is so far ahead that it waits for slower ones. The slowest never is.
+
+    `others` is the least progress of the other partitions. Of itself a run knows best, be it ahead of its messages or
+    running again.
 
     While some partition has sealed nothing at all, the others count from the oldest contribution that anybody has sealed. It
     is in every node's state until the last one has come along, so they wait at the same place after a restart.
     """
-    slowest = _slowest(run, partition, state)
+    slowest = min(run.sealed_to, others)
     if run.sealed_to <= slowest or run.watermark >= ENDING:
         return False
     if slowest == BEGINNING:
@@ -32,13 +58,7 @@ def ahead(run: RunProgress, partition: int, state: SharedState, max_ahead_us: in
     return run.watermark - max_ahead_us > slowest
 
 
-def owes_windows(run: PartitionRun, partition: int, state: SharedState, max_ahead_us: int) -> bool:
+def owes_windows(run: PartitionRun, others: int, max_ahead_us: int) -> bool:
     """Whether a partition has windows to emit that all have sealed, before it reads on."""
     progress = run.progress
-    return run.owes_windows(min(_slowest(progress, partition, state), progress.watermark - max_ahead_us))
-
-
-def _slowest(run: RunProgress, partition: int, state: SharedState) -> int:
-    """The global watermark of stage 0; of itself a run knows best, be it ahead of its messages or running again."""
-    progress = state.progress[0]
-    return min((run.sealed_to, *progress[:partition], *progress[partition + 1 :]))
+    return run.owes_windows(min(progress.sealed_to, others, progress.watermark - max_ahead_us))
