@@ -14,7 +14,9 @@ from types import ModuleType
 
 import cloudpickle
 import polars as pl
+import pyarrow as pa
 
+from holons.arrow import whole
 from holons.errors import BadInput, DescribedError
 from holons.names import check_name
 from holons.nexmark import query
@@ -215,7 +217,7 @@ def read_inputs(
     return streams
 
 
-def _frame(rows: object) -> pl.DataFrame:
-    frame = pl.from_arrow(rows)
+def _frame(rows: pa.RecordBatch) -> pl.DataFrame:
+    frame = pl.from_arrow(whole(rows))
     assert isinstance(frame, pl.DataFrame)
     return frame

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holons.algebra import Keyed
+from holons.arrow import python_rows
 from holons.cli.messages import in_words
 from holons.clock import SystemClock
 from holons.errors import BadInput, DescribedError
@@ -324,7 +325,7 @@ def _of_chunk(partition: int, chunk: Chunk) -> Iterator[Entry]:
     if chunk.rows is None:
         yield Entry(partition, chunk.offset, mark=chunk.mark)
         return
-    for place, row in enumerate(chunk.rows.to_pylist()):
+    for place, row in enumerate(python_rows(chunk.rows)):
         yield Entry(partition, chunk.offset + place, row=row)
 
 

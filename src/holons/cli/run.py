@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from holons.arrow import python_rows
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
 from holons.cli.status import status_table
@@ -241,7 +242,7 @@ def _last_rows(channel: str, log: ReadableLog, rows: int, width: int) -> Table:
     for partition, end in ends.items():
         for chunk in log.read(partition, max(end - each, log.start(partition)), each):
             if chunk.rows is not None:
-                shown += [{"partition": partition, **row} for row in chunk.rows.to_pylist()]
+                shown += [{"partition": partition, **row} for row in python_rows(chunk.rows)]
     shown = shown[:_ROWS_SHOWN]
     title = f"{channel}: {rows:,} rows" + (", the last:" if rows > len(shown) else "")
     return rows_table(title, shown, width)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from holons.arrow import python_rows
 from holons.errors import LogDamaged
 from holons.node import Site, Submitted
 from holons.program import Collected, Cut, Job, Output
@@ -97,7 +98,7 @@ class Outputs:
         """All rows as dicts, by channel and partition."""
         return {
             channel: {
-                partition: [row for batch in self.batches(channel, partition) for row in batch.to_pylist()]
+                partition: [row for batch in self.batches(channel, partition) for row in python_rows(batch)]
                 for partition in self.partitions(channel)
             }
             for channel in sorted(self.spans)

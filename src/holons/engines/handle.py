@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
 
+from holons.arrow import python_rows
 from holons.clock import SystemClock
 from holons.engines import html
 from holons.engines.collecting import Outputs
@@ -111,7 +112,7 @@ class Work:
             outputs = self._outputs_now()
             for partition in outputs.partitions(channel):
                 for batch in outputs.batches(channel, partition, ordinals.get(partition, 0)):
-                    rows += batch.to_pylist()
+                    rows += python_rows(batch)
                     ordinals[partition] = ordinals.get(partition, 0) + batch.num_rows
         return rows
 

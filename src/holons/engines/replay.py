@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from holons.algebra import IntArray, Rows, State
 from holons.algebra.rows import column
+from holons.arrow import python_rows
 from holons.errors import BadInput
 from holons.node import partitions_of
 from holons.program import Job, Output, ProgramRun
@@ -179,7 +180,7 @@ class Replay:
                 self.stitched.add((callback, window))
             by_channel = self.outputs.setdefault((callback, window), {})
             for output in self._drain(run):
-                rows = enumerate(output.table.to_pylist(), start=output.ordinal)
+                rows = enumerate(python_rows(output.table), start=output.ordinal)
                 by_channel.setdefault(output.channel, []).extend(EmittedRow(run.partition, *row) for row in rows)
 
     def _drain(self, run: ProgramRun) -> list[Output]:

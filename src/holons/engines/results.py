@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
+from holons.arrow import python_rows, whole_schema
 from holons.engines import html
 from holons.engines.collecting import Outputs, outputs_in_memory
 from holons.errors import BadInput
@@ -80,7 +81,7 @@ class Results:
         """The rows of a channel as dicts, partition after partition, or those of one partition."""
         name = self.name_of(channel)
         chosen = self.outputs.partitions(name) if partition is None else [partition]
-        return [row for number in chosen for batch in self.outputs.batches(name, number) for row in batch.to_pylist()]
+        return [row for number in chosen for batch in self.outputs.batches(name, number) for row in python_rows(batch)]
 
     def count(self, channel: str | None = None, partition: int | None = None) -> int:
         """How many rows a channel has, or one of its partitions."""
@@ -123,7 +124,7 @@ class Results:
     def _columns(self, name: str) -> pl.Schema:
         """The columns that were written, and those that are known beforehand."""
         inputs = self.outputs.inputs() if name in _DIVERTED else {}
-        known = [pl.Schema(schema) for schema in inputs.values()]
+        known = [pl.Schema(whole_schema(schema)) for schema in inputs.values()]
         known += [one.schema for one in self.declared if one.name == name and one.schema is not None]
         written = [pl.Schema(schema) for schema in self.outputs.schemas(name)]
         return _union(name, [*known, *written, _DIVERTED.get(name, pl.Schema())])
@@ -248,7 +249,7 @@ class Results:
             {_PARTITION: number, **row}
             for number in partitions[:_ROWS_SHOWN]
             for batch in self.outputs.batches(channel, number, max(0, self.outputs.count(channel, number) - each))
-            for row in batch.to_pylist()
+            for row in python_rows(batch)
         ]
         caption = f"{channel}: {count:,} rows" + (", the last:" if count > len(rows) else "")
         return html.table(rows, caption)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from holons.program.handles import WindowedHandle
 
 Mask = npt.NDArray[np.bool_] | pl.Series | pl.Expr
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_IN_QUOTES: Final = re.compile('"([^"]*)"')
 _FEW = 8
 """Fewer than one row in so many is few."""
 
@@ -73,6 +78,8 @@ class Events:
     frame: pl.DataFrame
     ts: Times
     stream: str = ""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """The columns of the stream that no program can read, and why."""
 
     @property
     def partition(self) -> int:
@@ -90,10 +97,7 @@ class Events:
         try:
             return self.frame[name]
         except pl.exceptions.ColumnNotFoundError:
-            raise BadInput(
-                f"stream {self.stream!r} has no column {name!r}",
-                hint=f"it has {', '.join(self.columns)}; a job with columns= sees no others",
-            ) from None
+            raise no_such_column(self.stream, name, self.columns, self.unreadable) from None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
         hint = f"write events[{name!r}]" if name in self.__dict__["frame"].columns else 'columns are events["name"]'
@@ -102,7 +106,8 @@ class Events:
     def where(self, mask: Mask) -> Events:
         """Returns the rows for which `mask` is true; null counts as false."""
         if isinstance(mask, pl.Expr):
-            mask = self.frame.select(mask).to_series()
+            with self.named_columns():
+                mask = self.frame.select(mask).to_series()
         if isinstance(mask, pl.Series):
             if mask.dtype != pl.Boolean:
                 raise BadElement(
@@ -117,7 +122,7 @@ class Events:
         """Returns some of the rows, by mask or by position, in log order."""
         if chosen.dtype == np.bool_:
             return self.kept(pl.Series(chosen))
-        return Events(self.frame[chosen], self.ts.take(chosen), self.stream)
+        return replace(self, frame=self.frame[chosen], ts=self.ts.take(chosen))
 
     def kept(self, mask: pl.Series) -> Events:
         """Returns the rows for which a column without nulls is true."""
@@ -127,20 +132,37 @@ class Events:
         few = _FEW * count < len(self)  # few rows are fetched, many are filtered
         places = mask.arg_true().to_numpy().astype(np.int64) if few else np.flatnonzero(mask.to_numpy())
         times = Times(self.ts.micros[places], self.ts.origin.take(places), self.ts.own, self.ts.ascending)
-        return Events(self.frame[places] if few else self.frame.filter(mask), times, self.stream)
+        return replace(self, frame=self.frame[places] if few else self.frame.filter(mask), ts=times)
 
     def slice(self, start: int, stop: int) -> Events:
         """Returns the rows from `start` up to `stop`."""
         chosen = np.arange(start, stop, dtype=np.int64)
-        return Events(self.frame.slice(start, stop - start), self.ts.take(chosen), self.stream)
+        return replace(self, frame=self.frame.slice(start, stop - start), ts=self.ts.take(chosen))
 
     def select(self, *columns: str | pl.Expr, **named: pl.Expr | pl.Series) -> Events:
         """Returns the same rows with other columns."""
-        return replace(self, frame=self._same_rows(self.frame.select(*columns, **_literal(named))))
+        with self.named_columns():
+            return replace(self, frame=self._same_rows(self.frame.select(*columns, **_literal(named))))
 
     def with_columns(self, *columns: pl.Expr | pl.Series, **named: pl.Expr | pl.Series | float | str) -> Events:
         """Returns the same rows with more columns."""
-        return replace(self, frame=self._same_rows(self.frame.with_columns(*columns, **_literal(named))))
+        with self.named_columns():
+            return replace(self, frame=self._same_rows(self.frame.with_columns(*columns, **_literal(named))))
+
+    @contextmanager
+    def named_columns(self) -> Iterator[None]:
+        """Turns polars' error about a column that is missing into one that names the stream."""
+        try:
+            yield
+        except pl.exceptions.ColumnNotFoundError as error:
+            raise no_such_column(self.stream, _column_of(error), self.columns, self.unreadable) from error
+        except BadInput as error:  # of a pipeline's step
+            cause = error.__cause__
+            name = _column_of(cause) if isinstance(cause, pl.exceptions.ColumnNotFoundError) else ""
+            if name not in self.unreadable:
+                raise
+            line = error.message.partition(": ")[0]
+            raise cannot_read(self.stream, name, self.unreadable[name], line=line) from error
 
     def _same_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
         if len(frame) == len(self):
@@ -174,10 +196,13 @@ class Events:
 class Event:
     """One row, for `each`: `event["price"]`, and `event.ts` in microseconds."""
 
-    __slots__ = ("_row", "partition", "stream", "ts")
+    __slots__ = ("_row", "_unreadable", "partition", "stream", "ts")
 
-    def __init__(self, row: dict[str, Any], ts: int, partition: int, stream: str) -> None:
+    def __init__(
+        self, row: dict[str, Any], ts: int, partition: int, stream: str, unreadable: Mapping[str, str] = NOTHING
+    ) -> None:
         self._row = row
+        self._unreadable = unreadable
         self.ts = ts
         self.partition = partition
         self.stream = stream
@@ -186,13 +211,35 @@ class Event:
         try:
             return self._row[name]
         except KeyError:
-            raise BadInput(
-                f"stream {self.stream!r} has no column {name!r}",
-                hint=f"it has {', '.join(self._row)}; a job with columns= sees no others",
-            ) from None
+            raise no_such_column(self.stream, name, self._row, self._unreadable) from None
 
     def __repr__(self) -> str:
         return f"Event(ts={self.ts}, {self._row})"
+
+
+def no_such_column(stream: str, name: str, columns: Iterable[str], unreadable: Mapping[str, str]) -> BadInput:
+    """Returns the error of a program that names a column which it cannot have."""
+    if name in unreadable:
+        return cannot_read(stream, name, unreadable[name])
+    return BadInput(
+        f"stream {stream!r} has no column {name!r}",
+        hint=f"it has {', '.join(columns)}; a job with columns= sees no others",
+    )
+
+
+def _column_of(error: pl.exceptions.ColumnNotFoundError) -> str:
+    """Returns the name of the column that polars could not find."""
+    name = _IN_QUOTES.search(str(error))
+    return name[1] if name else "?"
+
+
+def cannot_read(stream: str, column: str, reason: str, **where: object) -> BadInput:
+    """Returns the error of a job that reads a column which is there, and which no program can read."""
+    return BadInput(
+        f"column {column!r} of stream {stream!r} cannot be read: {reason}",
+        hint="convert or rename it where the stream is written; a job that does not read it runs",
+        **where,
+    )
 
 
 def event_times(column: pl.Series, stream: str) -> pl.Series:

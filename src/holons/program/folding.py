@@ -160,7 +160,7 @@ class PartialFold(ProcessPart):
                 order=int(orders[repeated[0]]),
             )
         self._lowest = ENDING
-        self._enqueue(frame, Origin(self.partition, 0, len(frame), orders), lambda: frame)
+        self._enqueue(self.screening.seen(frame), Origin(self.partition, 0, len(frame), orders), lambda: frame)
         while self.work(self._nothing):
             pass
         outputs = [(output.channel, _written(output.table)) for output in self.outputs]

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from holons import codec
+from holons.arrow import python_rows
 from holons.errors import BadElement
 
 LATE = "late"
@@ -77,7 +78,7 @@ def collect(outputs: Iterable[Output]) -> Collected:
     for output in outputs:
         rows = collected.setdefault(output.channel, {}).setdefault(output.partition, [])
         assert output.ordinal == len(rows), f"position is identity: {output.ordinal} after {len(rows)} rows"
-        rows.extend(output.table.to_pylist())
+        rows.extend(python_rows(output.table))
     return collected
 
 

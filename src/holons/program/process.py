@@ -27,7 +27,7 @@ from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import Output, number, tables
 from holons.program.ports import AppendedRows
 from holons.program.records import PROCESS, ProcessRecord
-from holons.program.screening import AppendTimes, Batch, RowSlice, Screening, frame_of
+from holons.program.screening import AppendTimes, Batch, RowSlice, Screening, whole_frame
 from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes, nested
 from holons.windows import BEGINNING, EventClock, seal_points
 
@@ -120,11 +120,11 @@ class ProcessPart:
         If the batch has only the columns that the program reads, `whole` returns the same rows with all columns, so that
         diverted rows lose nothing. `appended` says of all rows when they were appended; without it they may have any times.
         """
-        frame = frame_of(batch)
         self._check_offset(offset)
-        self._read_to = offset + len(frame)
-        read = cache(lambda: frame if whole is None else frame_of(whole()))
-        self._enqueue(frame, Origin(self.partition, offset, len(frame)), read, appended)
+        rows = len(batch)
+        self._read_to = offset + rows
+        read = cache(lambda: whole_frame(batch if whole is None else whole()))
+        self._enqueue(self.screening.seen(batch), Origin(self.partition, offset, rows), read, appended)
 
     def _enqueue(
         self,
@@ -134,13 +134,13 @@ class ProcessPart:
         appended: Sequence[AppendedRows] = (),
     ) -> None:
         """Lets rows wait for their calls."""
-        everything = RowSlice(self.screening.seen(frame), origin, read_whole, AppendTimes(self.input, appended))
+        everything = RowSlice(frame, origin, read_whole, AppendTimes(self.input, appended))
         before = self.silent_below - origin.first
         if self.layout.asynchronous and self.layout.row_by_row:
-            self._waiting.extend(everything.part(at, at + 1) for at in range(len(frame)))
-        elif 0 < before < len(frame):  # the outputs of a call are all emitted, or none is
-            self._waiting += everything.part(0, before), everything.part(before, len(frame))
-        elif len(frame):
+            self._waiting.extend(everything.part(at, at + 1) for at in range(origin.count))
+        elif 0 < before < origin.count:  # the outputs of a call are all emitted, or none is
+            self._waiting += everything.part(0, before), everything.part(before, origin.count)
+        elif origin.count:
             self._waiting.append(everything)
 
     def mark(self, ts: int, offset: int) -> None:
@@ -264,7 +264,8 @@ class ProcessPart:
 
     def _event(self, call: Call, row: int, values: dict[str, Any]) -> Event:
         call.row = row
-        return Event(values, int(call.events.ts.micros[row]), self.partition, self.input.stream)
+        events = call.events
+        return Event(values, int(events.ts.micros[row]), self.partition, self.input.stream, events.unreadable)
 
     def _commit(self, begun: BegunCall) -> None:
         """Makes the effects of a call real that has returned."""

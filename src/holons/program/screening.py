@@ -16,8 +16,9 @@ import polars as pl
 import pyarrow as pa
 
 from holons.algebra import IntArray, Origin
+from holons.arrow import readable, unreadable, whole
 from holons.errors import BadInput
-from holons.program.events import Events, Times, event_times
+from holons.program.events import Events, Times, cannot_read, event_times
 from holons.program.job import Input
 from holons.program.outputs import DEAD, LATE
 from holons.program.ports import AppendedRows
@@ -122,9 +123,16 @@ class Screening:
     def __init__(self, source: Input, program: Program) -> None:
         self._source = source
         self._program = program
+        self._unreadable: dict[str, str] = {}
+        """Columns that rows have had and no program can read, and why."""
 
-    def seen(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Selects the columns that the program sees, as far as a frame has them."""
+    def seen(self, batch: Batch) -> pl.DataFrame:
+        """Returns the columns that the program sees, as far as a batch has them."""
+        if isinstance(batch, pl.DataFrame):
+            frame = batch
+        else:
+            self._unreadable |= unreadable(batch.schema)
+            frame = _frame(readable(batch))
         reads = self._source.reads
         if reads is None or len(reads) == frame.width:
             return frame
@@ -133,6 +141,9 @@ class Screening:
     def check_columns(self, rows: RowSlice) -> None:
         """Raises `BadInput` if a column is missing that the job names."""
         time, stream, reads = self._source.time, self._source.stream, self._source.reads
+        for column in (time, *sorted(reads or ())):
+            if column in self._unreadable and column not in rows.frame.columns:
+                raise cannot_read(stream, column, self._unreadable[column])
         if time not in rows.frame.columns:
             raise BadInput(
                 f"stream {stream!r} has no time column {time!r}",
@@ -179,7 +190,7 @@ class Screening:
             remaining = observed.watermarks()[on_time]
             frame, ts, origin, watermarks = frame.filter(on_time), ts[on_time], origin.take(on_time), lambda: remaining
         own_times = Times(ts, origin, own=True, ascending=bool(times.ascending))
-        return Screened(Events(frame, own_times, self._source.stream), watermarks, diverted)
+        return Screened(Events(frame, own_times, self._source.stream, self._unreadable), watermarks, diverted)
 
     def _reason(self, rows: RowSlice, times: RowTimes) -> pl.Expr:
         name = self._source.time
@@ -204,8 +215,13 @@ class Screening:
         return frame.with_columns(*places).filter(chosen)
 
 
-def frame_of(batch: Batch) -> pl.DataFrame:
-    """Returns a batch as a polars frame, without copying it."""
-    frame = batch if isinstance(batch, pl.DataFrame) else pl.from_arrow(batch, rechunk=False)
+def whole_frame(batch: Batch) -> pl.DataFrame:
+    """Returns a batch with all columns, those that no program can read as text."""
+    return batch if isinstance(batch, pl.DataFrame) else _frame(whole(batch))
+
+
+def _frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
+    """Returns rows as a polars frame, without copying them."""
+    frame = pl.from_arrow(rows, rechunk=False)
     assert isinstance(frame, pl.DataFrame)
     return frame

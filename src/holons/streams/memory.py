@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 
 from holons import codec
+from holons.arrow import python_rows
 from holons.clock import Clock, SystemClock
 from holons.errors import InvariantBroken
 from holons.streams.log import Chunk, fenced
@@ -161,4 +162,4 @@ def in_memory(partitions: int, batches: Iterable[tuple[int, pa.RecordBatch]]) ->
 
 def _same(chunk: Chunk, rows: pa.RecordBatch) -> bool:
     assert chunk.rows is not None, "rows are put at positions, marks are not"
-    return chunk.rows.equals(rows) or codec.encode(chunk.rows.to_pylist()) == codec.encode(rows.to_pylist())
+    return chunk.rows.equals(rows) or codec.encode(python_rows(chunk.rows)) == codec.encode(python_rows(rows))

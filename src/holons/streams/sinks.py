@@ -23,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
+from holons.arrow import python_rows
 from holons.disk import sync, try_lock, unavailable
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
 from holons.names import encoded
@@ -231,7 +232,7 @@ class FileSink:
             if self._format == "parquet":
                 parquet.write_table(table, stream)
             else:
-                stream.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in table.to_pylist())
+                stream.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in python_rows(table))
             if self._sync:
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -146,6 +146,10 @@ class Pipeline(Program):
 
     def process(self, events: Events) -> None:
         """Passes the rows of a batch to every aggregate, join and sink that is over rows."""
+        with events.named_columns():
+            self._pass_on(events)
+
+    def _pass_on(self, events: Events) -> None:
         memo: Memo = {}
         for node in self.nodes:
             if isinstance(node, Aggregation) and node.before.windows is None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from holons.arrow import python_rows
 from holons.errors import InvariantBroken
 from holons.streams.log import Chunk
 
@@ -50,7 +51,7 @@ def cut(chunk: Chunk, low: int, high: int) -> Chunk:
 
 def same_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> bool:
     """Returns whether two batches hold the same values; NaN is the same as NaN."""
-    return left.equals(right) or repr(left.to_pylist()) == repr(right.to_pylist())
+    return left.equals(right) or repr(python_rows(left)) == repr(python_rows(right))
 
 
 def _check_same(left: SegmentChunk, right: SegmentChunk) -> None:
