@@ -37,13 +37,13 @@ class SlowLog(MemoryLog):
         return super().end(partition)
 
 
-def node_of(log: MemoryLog, clock: TurnClock | None = None) -> Node:
+def node_of(log: MemoryLog, clock: TurnClock | None = None, heartbeat_s: float = Settings.heartbeat_s) -> Node:
     rows = pa.record_batch({"ts": [0, 1_000_000, 2_000_000]})
     for partition in range(log.partitions):
         log.append(partition, rows)
         log.mark(partition, ENDING)
     site = MemorySite({"in": log}, clock)
-    node = Node("node-0", site.ports("node-0"), Settings(max_ahead_s=1.0))
+    node = Node("node-0", site.ports("node-0"), Settings(max_ahead_s=1.0, heartbeat_s=heartbeat_s))
     node.add_job("count", h.job(Count(), "in"))
     return node
 
@@ -73,3 +73,15 @@ def test_heartbeats_that_take_long_leave_time_for_the_work(partitions):
     log = SlowLog(partitions)
     log.clock = clock
     run_to_end(node_of(log, clock))
+
+
+class MovingClock(TurnClock):
+    """A clock that moves whenever somebody looks at it, as real ones do."""
+
+    def now_s(self) -> float:
+        self.sleep_s(1e-6)
+        return super().now_s()
+
+
+def test_partitions_start_even_if_a_heartbeat_is_always_due():
+    run_to_end(node_of(MemoryLog(3), MovingClock(), heartbeat_s=0.0))
