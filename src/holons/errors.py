@@ -144,6 +144,10 @@ class ProducerFenced(HolonsError, RuntimeError):
     """Another producer has taken over a partition: what this one appends to it is refused."""
 
 
+class WriterForgotten(HolonsError, RuntimeError):
+    """A writer of a shared stream has been silent for so long that nothing there knows its name any more."""
+
+
 class JobFailed(HolonsError, RuntimeError):
     """A job was stopped on all nodes; says why."""
 

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from holons.errors import CheckpointLost, DescribedError, LogUnavailable, StoreUnavailable, UnpicklableProgram
+from holons.errors import (
+    CheckpointLost,
+    DescribedError,
+    LogUnavailable,
+    StoreUnavailable,
+    UnpicklableProgram,
+    WriterForgotten,
+)
 from holons.node.claiming import Claims
 from holons.node.control import ControlReader
 from holons.node.failures import Failures
@@ -221,6 +228,8 @@ class Node:
             yield
         except OSError:  # a log, the store or the disk does not answer
             return
+        except WriterForgotten:  # no job can help it: the node ends
+            raise
         except CheckpointLost as error:
             if self._failures.missing_s(name, self.membership.watched_s) >= self.settings.loss_patience_s:
                 self._fail(name, error)

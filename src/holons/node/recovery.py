@@ -29,6 +29,8 @@ class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag="replica/1")
 
     cursor: Cursor
     state: msgspec.Raw
+    forgotten: int = 0
+    """How many messages were read of writers that the stream has forgotten since: so positions never go back."""
 
 
 STATE = RecordFormat(StateRecord)

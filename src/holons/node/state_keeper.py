@@ -13,7 +13,7 @@ from holons.node.recovery import STATE, StateRecord, whole_records
 from holons.node.settings import Settings
 from holons.program import Job, SharedState
 from holons.store import Position
-from holons.streams import Cursor
+from holons.streams import STOOD_STILL_S, Cursor
 
 REST_RATIO = 10.0  # after storing something, wait at least this many times as long as it took
 _WORTHWHILE_RATIO = (
@@ -33,6 +33,8 @@ class StateKeeper:
         self._settings = settings
         self.sync = ports.sync(name)
         self._record = f"{name}/replica"
+        self._received_s = ports.clock.now_s()
+        self._forgotten = 0
         self.state, self.cursor = self._newest()
         self._messages_since_store = self._bytes_since_store = 0
         self._stored_at_s = float("-inf")
@@ -45,14 +47,18 @@ class StateKeeper:
     def receive(self) -> int | None:
         """Applies what the sync stream has brought, and returns how many messages that was.
 
-        Returns None, and applies nothing, if messages were trimmed that this node has not read: then only a stored state
-        helps (`restore`). That is checked after reading: somebody may trim the stream at any moment, and reading continues
-        behind what is gone.
+        Returns None, and applies nothing, if messages were trimmed that this node has not read, or may have been while it
+        stood still: then only a stored state helps (`restore`). That is checked after reading: somebody may trim the
+        stream at any moment, and reading continues behind what is gone.
         """
-        cursor = dict(self.cursor)
+        cursor, now_s = dict(self.cursor), self._ports.clock.now_s()
         messages = self.sync.read(cursor, self._settings.messages_max)
         if any(start > self.cursor.get(writer, 0) for writer, start in self.sync.starts().items()):
             return None
+        if now_s - self._received_s > STOOD_STILL_S:
+            return None
+        self._received_s = now_s
+        self._forgotten += sum(self.cursor[writer] for writer in self.cursor.keys() - cursor.keys())
         self.cursor = cursor
         for message in messages:
             if self.state.receive(message.data):
@@ -62,13 +68,17 @@ class StateKeeper:
 
     def restore(self) -> None:
         """Starts again from the newest stored state that the sync stream still continues."""
+        self._received_s = self._ports.clock.now_s()
         self.state, self.cursor = self._newest()
 
     def _newest(self) -> tuple[SharedState, Cursor]:
         starts = self.sync.starts()
         for _, stored, _ in whole_records(self._ports.store, self._record, STATE.header):
             if _continued(stored.cursor, starts):
+                self._forgotten = stored.forgotten
                 return self._job.open_state(self._partitions, stored.state), stored.cursor
+        if self.sync.starts() != starts:  # what was stored meanwhile may know more, or no longer know who was forgotten
+            return self._newest()
         if any(starts.values()):
             raise CheckpointLost(
                 f"{self._name}: the sync stream was trimmed, and no snapshot of its state reaches back so far",
@@ -88,7 +98,8 @@ class StateKeeper:
         if not self._due(now_s) or self.state.gaps():
             return
         store, position = self._ports.store, self._position()
-        data = STATE.encode(StateRecord(dict(sorted(self.cursor.items())), msgspec.Raw(self.state.snapshot_bytes())))
+        state = msgspec.Raw(self.state.snapshot_bytes())
+        data = STATE.encode(StateRecord(dict(sorted(self.cursor.items())), state, self._forgotten))
         store.put(self._record, position, data)
         self._cursors[position] = dict(self.cursor)
         self._messages_since_store, self._bytes_since_store, self._stored_bytes, self._stored_at_s = (
@@ -112,7 +123,7 @@ class StateKeeper:
 
     def _position(self) -> Position:
         """A position at which nobody else stores a state: others may have read as much, but not the same."""
-        return sum(self.cursor.values()), zlib.crc32(self.sync.writer.encode())
+        return self._forgotten + sum(self.cursor.values()), zlib.crc32(self.sync.writer.encode())
 
     def _durable_cursors(self, first: Position) -> list[Cursor]:
         """The cursors of the durable snapshots from a position on that are whole and of use, oldest first."""

@@ -38,10 +38,11 @@ from holons.streams.log import (
     joined,
 )
 from holons.streams.memory import MemoryLog, in_memory
-from holons.streams.shared import Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
+from holons.streams.shared import STOOD_STILL_S, Cursor, MemoryHub, MemorySharedLog, Message, SharedLog
 from holons.streams.sinks import ByTime, FileSink, Positioned
 
 __all__ = [
+    "STOOD_STILL_S",
     "AppendableLog",
     "Appended",
     "ByColumn",

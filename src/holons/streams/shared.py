@@ -6,7 +6,10 @@ No writer can delay another, and a reader that was away finds everything that wa
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+STOOD_STILL_S: Final = 30.0
+"""A reader that has not read a shared stream for so long, by its own clock, must start from a snapshot."""
 
 Cursor: TypeAlias = dict[str, int]
 """For each writer, the position to read next."""
@@ -33,7 +36,10 @@ class SharedLog(Protocol):
         ...
 
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
-        """Returns messages at or after the cursor, in order for each writer, and moves the cursor behind them."""
+        """Returns messages at or after the cursor, in order for each writer, and moves the cursor behind them.
+
+        A writer leaves the cursor once it is forgotten: everything of it was trimmed long ago.
+        """
         ...
 
     def start(self, writer: str) -> int:
@@ -45,7 +51,11 @@ class SharedLog(Protocol):
         ...
 
     def trim(self, below: Cursor) -> None:
-        """Drops messages below these positions; a reader that has not read them must start from a snapshot."""
+        """Drops messages below these positions; a reader that has not read them must start from a snapshot.
+
+        A writer of which nothing is left is forgotten after a while, with its start. So a reader that stood still for longer
+        than `STOOD_STILL_S` cannot know what it has missed; and the writer, should it come back, gets `WriterForgotten`.
+        """
         ...
 
     def close(self) -> None:

@@ -95,3 +95,30 @@ def test_a_large_replica_is_stored_only_when_much_is_new():
     sizes = run(0.0, Keep(), keys=2_000).sizes
     assert max(sizes) > 4_000_000
     assert sum(sizes) < 5 * max(sizes), "every half second would be fifty times as much"
+
+
+def test_a_node_that_stood_still_for_long_starts_from_what_is_stored():
+    world = MemorySite({"in": MemoryLog(1)})
+    store = world.records = SlowStore(world.clock, 0.0)
+    node = Node("node-0", world.ports("node-0"), SETTINGS)
+    node.add_job("count", h.job(Count(), "in"))
+
+    def live(seconds: int) -> None:
+        for _ in range(seconds * 10):
+            world.clock.sleep_s(0.1)
+            node.tick()
+
+    live(5)
+    for second in range(10):
+        world.inputs["in"].append(0, pa.record_batch({"ts": np.array([second * 1_000_000])}))
+        live(1)
+    state, read = node.jobs["count"].state, len(store.read)
+    live(40)
+    assert node.jobs["count"].state is state
+    world.clock.sleep_s(31.0)  # writers may have come, and gone, and been forgotten in the meantime
+    live(1)
+    assert node.jobs["count"].state is not state
+    assert len(store.read) > read
+    world.inputs["in"].append(0, pa.record_batch({"ts": np.array([60_000_000])}))
+    live(2)
+    assert len(world.collected("count")["on_window"][0]) == 10

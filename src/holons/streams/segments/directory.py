@@ -5,6 +5,7 @@
             index  data.arrows                  data.messages in a shared stream
             open  counted                       whether its writer may add to it, and what counts once it may not
         floor.<name>.<offset>                   an empty file: below this offset nothing is there any more
+        partitions.<number>                     an empty file: how many there are, should no segment be left
         epochs/<partition>.<number>             who may append, where each partition has one producer (`epochs.py`)
 
 Segments appear by a rename and disappear by a rename, whole. Whoever removes `open` ends a segment: a writer looks for
@@ -12,13 +13,17 @@ it after every write, and if it is gone, writes the same entries once more into 
 removes `open`, then looks what the segment holds, then deletes it, can lose nothing, and nobody waits for anybody.
 
 Floors are names of empty files: they appear at once, the highest counts, and no stopped process can hold them.
+
+The floor of a writer of a shared stream goes an hour after all of it was trimmed, once a trimmer has seen for a minute
+that nothing else is left of it. So a reader that stood still for half a minute cannot rely on floors, and writers look
+for their own before they begin another segment.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -35,6 +40,8 @@ _CHANGE_TIME_GRAIN_S: Final = 0.02  # two changes of a directory within this tim
 _LIST_EVERY_S: Final = 1.0
 _TRIES: Final = 20
 _LEFTOVER_AGE_S: Final = 60.0  # a segment that was begun so long ago, and has not appeared, never will
+_FORGOTTEN_AGE_US: Final = 3_600_000_000
+_PARTITIONS: Final = "partitions"
 
 Result = TypeVar("Result")
 
@@ -55,10 +62,16 @@ def streams_in(directory: Path | str) -> list[str]:
 
 def partitions_in(directory: Path | str, stream: str) -> int | None:
     """Returns how many partitions a stream has, as its segments say, 0 for a shared one; None if nothing of it is left."""
-    for segment in sorted((Path(directory) / f"stream.{encoded(stream)}").glob("segment.*")):
+    path = Path(directory) / f"stream.{encoded(stream)}"
+    for segment in sorted(path.glob("segment.*")):
         with suppress(SegmentGone):  # trimmed just now
             return Segment(segment, 0, SystemClock()).header.partitions
-    return None
+    kept = [file.name.rpartition(".")[2] for file in path.glob(f"{_PARTITIONS}.*")]
+    return int(kept[0]) if kept and kept[0].isdecimal() else None
+
+
+def _floor_names(names: set[str]) -> set[str]:
+    return {name.removeprefix("floor.").rpartition(".")[0] for name in names if name.startswith("floor.")}
 
 
 class StreamDirectory:
@@ -85,6 +98,7 @@ class StreamDirectory:
         self._unsettled_until_s = 0.0
         self._listed_s = 0.0
         self._leftovers_since_s: dict[str, float] = {}
+        self._floors_alone_since_s: dict[str, float] = {}
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -171,6 +185,8 @@ class StreamDirectory:
 
     def _list(self, now_s: float) -> None:
         names = set(self._names())
+        if not self.floors.keys() <= _floor_names(names):
+            self._drop_floors(_floor_names(names | set(self._names())))
         segments = {name: segment for name, segment in self.segments.items() if name in names}
         for name in sorted(names - segments.keys()):
             kind, _, rest = name.partition(".")
@@ -181,7 +197,7 @@ class StreamDirectory:
                     self._stat_seen = None
             elif kind == "floor":
                 self._note_floor(rest)
-            elif kind and name != EPOCHS_FOLDER:
+            elif kind and kind != _PARTITIONS and name != EPOCHS_FOLDER:
                 raise damaged(self.path / name, "it is not one of ours")
         if segments.keys() != self.segments.keys():
             self._adopt(segments)
@@ -225,6 +241,11 @@ class StreamDirectory:
             self.floors[name] = int(offset)
             self.version += 1
 
+    def _drop_floors(self, present: set[str]) -> None:
+        """Forgets the floors of which two lists have nothing: one alone may miss a floor that is being raised."""
+        self.floors = {stem: offset for stem, offset in self.floors.items() if stem in present}
+        self.version += 1
+
     def _names(self) -> Iterator[str]:
         try:
             with os.scandir(self.path) as entries:
@@ -239,7 +260,11 @@ class StreamDirectory:
         if offset <= self.floor(name):
             return
         prefix = f"floor.{name}."
+        now_us = self.clock.utc_us()
+        if self.partitions:  # should the last segment go that says so
+            (self.path / f"{_PARTITIONS}.{self.partitions}").touch()
         (self.path / f"{prefix}{offset}").touch()
+        os.utime(self.path / f"{prefix}{offset}", ns=(now_us * 1_000, now_us * 1_000))
         self._note_floor(f"{name}.{offset}")
         if sync:
             disk.sync(self.path)
@@ -247,6 +272,17 @@ class StreamDirectory:
             rest = other.removeprefix(prefix)
             if rest != other and rest.isdigit() and int(rest) < offset:
                 (self.path / other).unlink(missing_ok=True)
+
+    def forget_floors(self, kept: Collection[str]) -> None:
+        """Removes old floors but for those of `kept` names, of which something else is there. Only in shared streams."""
+        now_s, oldest_us = self.clock.now_s(), self.clock.utc_us() - _FORGOTTEN_AGE_US
+        known, self._floors_alone_since_s = self._floors_alone_since_s, {}
+        for stem in self.floors.keys() - kept:
+            since_s = self._floors_alone_since_s[stem] = known.get(stem, now_s)
+            file = self.path / f"floor.{stem}.{self.floors[stem]}"
+            with suppress(FileNotFoundError):
+                if now_s - since_s >= _LEFTOVER_AGE_S and file.stat().st_mtime_ns < oldest_us * 1_000:
+                    file.unlink()
 
     def sweep(self, needless: Callable[[Segment], bool], idle_s: float) -> None:
         """Deletes the segments that nobody needs, and what interrupted processes left behind.

@@ -49,6 +49,7 @@ class SegmentLog:
         *,
         durability: Durability = "process",
         segment_bytes: int = Storage.segment_bytes,
+        trimmed_bytes: int = Storage.trimmed_bytes,
         idle_s: float = Storage.idle_s,
         resume: bool = False,
         fenced: bool = False,
@@ -56,7 +57,7 @@ class SegmentLog:
     ) -> None:
         """`fenced`: each partition has one producer at a time, and who begins to write to it fences off the one before."""
         assert 0 < partitions < 1 << 32, f"{partitions} partitions"
-        storage = Storage(durability, segment_bytes, idle_s, resume)
+        storage = Storage(durability, segment_bytes, trimmed_bytes, idle_s, resume)
         self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock(), _IF_DAMAGED)
         self._epochs = Epochs(self._stream, writer, resume=resume, sync=storage.sync) if fenced else None
         self._writer = SegmentWriter(self._stream, writer, storage, self._epochs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holons.clock import Clock, SystemClock
+from holons.errors import WriterForgotten
 from holons.names import encoded
 from holons.streams.segments.directory import StreamDirectory, name_of
 from holons.streams.segments.segment import Segment
@@ -31,12 +32,15 @@ class SegmentSharedLog:
         *,
         durability: Durability = "process",
         segment_bytes: int = Storage.segment_bytes,
+        trimmed_bytes: int = Storage.trimmed_bytes,
         idle_s: float = Storage.idle_s,
         clock: Clock | None = None,
         if_damaged: str = "restore it",
     ) -> None:
         self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock(), if_damaged)
-        self._writer = SegmentWriter(self._stream, writer, Storage(durability, segment_bytes, idle_s))
+        storage = Storage(durability, segment_bytes, trimmed_bytes, idle_s)
+        self._writer = SegmentWriter(self._stream, writer, storage, self)
+        self._checked: Path | None = None
         self._next: int | None = None
         self._by_writer: dict[str, tuple[str, list[Segment]]] = {}
         self._version = self._starts_version = -1
@@ -54,9 +58,23 @@ class SegmentSharedLog:
         self._next += 1
         return position
 
+    def check(self, partition: int, segment: Path) -> None:
+        """Raises an error if all that was there of this writer has been trimmed and forgotten: see `forget`."""
+        if segment != self._checked and self._next is not None:
+            if self._stream.consistently(lambda: self._end(self.writer)) < self._next:
+                self._writer.close()
+                raise WriterForgotten(
+                    f"{self.writer!r} has been silent for so long that stream {self._stream.stream!r} has forgotten it",
+                    hint="nothing was written; begin again under another name, as a driver does for nodes that end",
+                )
+            self._checked = segment
+
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
         messages, moved = self._stream.consistently(lambda: self._read(cursor, count_max))
         cursor.update(moved)
+        if len(cursor) > len(self._by_writer):
+            for forgotten in cursor.keys() - self._by_writer.keys():
+                del cursor[forgotten]
         return messages
 
     def start(self, writer: str) -> int:
@@ -76,6 +94,7 @@ class SegmentSharedLog:
         for writer, position in below.items():
             self._stream.raise_floor(encoded(writer), min(position, ends[writer]), sync=self._writer.storage.sync)
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
+        self._stream.forget_floors({encoded(name) for name, (_, segments) in self._writers().items() if segments})
 
     def close(self) -> None:
         """Ends what it writes, and closes what it reads."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -23,7 +23,6 @@ from holons.names import encoded
 from holons.streams.segments import frames
 from holons.streams.segments.directory import StreamDirectory
 from holons.streams.segments.ending import decide
-from holons.streams.segments.epochs import Epochs
 from holons.streams.segments.files import Descriptor, SegmentGone, failure
 from holons.streams.segments.frames import RECORD_BYTES, Frame, RowSchema
 from holons.streams.segments.segment import HEADER_BYTES, INDEX_FILE, OPEN_FILE, Header, Segment, published
@@ -51,6 +50,8 @@ class Storage:
     """`process`: what was acknowledged survives the death of any process; `disk`: also the machine's."""
     segment_bytes: int = 128 << 20
     """A segment that grew to this is ended, and another one begun. Disk is given back by whole segments."""
+    trimmed_bytes: int = 256 << 10
+    """So is one of at least this size of which something was trimmed: whatever is kept, a little more is on the disk."""
     idle_s: float = 60.0
     """Trimming may end a segment that did not grow for so long: its writer is probably dead."""
     resume: bool = False
@@ -62,12 +63,22 @@ class Storage:
         return self.durability == "disk"
 
 
+class Fence(Protocol):
+    """Who may write."""
+
+    def check(self, partition: int, segment: Path) -> None:
+        """Raises an error if this writer may write to a partition no more; asked before a segment is used."""
+        ...
+
+
 class OpenSegment:
     """The files of a segment that this process writes."""
 
     def __init__(self, directory: Path, header: Header, storage: Storage, resumed: Segment | None = None) -> None:
         self.directory = directory
         self.data_bytes = self.records = 0
+        self.firsts: dict[int, int] = {}
+        """By partition, the first offset in it that this process has written."""
         self._schema: RowSchema | None = None
         self._sync = storage.sync
         self._files = [Descriptor(directory / name, os.O_RDWR) for name in (header.data_file, INDEX_FILE)]
@@ -80,11 +91,17 @@ class OpenSegment:
         self._data_end = self.data_bytes
         self._prepared = bytearray()
 
+    @property
+    def bytes_used(self) -> int:
+        """How large its files are."""
+        return self.data_bytes + self.records * RECORD_BYTES
+
     def prepare(self, entries: Iterable[Entry]) -> None:
         """Writes entries where no reader looks yet. They are made one by one: a large batch never lies around whole."""
         self._data_end, self._prepared, schema = self.data_bytes, bytearray(), self._schema
         for entry in entries:
             content = entry.content
+            self.firsts.setdefault(entry.partition, entry.offset)
             if isinstance(content, int):
                 place = entry.partition, entry.offset, 1
                 self._prepared += Frame(frames.MARK, False, *place, content, 0, 0, 0, 0, entry.appended).record()
@@ -139,11 +156,11 @@ def _write(file: int, data: bytes | bytearray | memoryview, at: int) -> int:
 class SegmentWriter:
     """Publishes entries, those of each call together."""
 
-    def __init__(self, stream: StreamDirectory, writer: str, storage: Storage, epochs: Epochs | None = None) -> None:
-        """With `epochs`, partitions are written only while they are held."""
+    def __init__(self, stream: StreamDirectory, writer: str, storage: Storage, fence: Fence | None = None) -> None:
+        """With a `fence`, partitions are written only while it lets them be."""
         self.writer = writer
         self.storage = storage
-        self._epochs = epochs
+        self._fence = fence
         self._stem = encoded(writer)
         self._stream = stream
         self._header = Header(stream.stream, stream.partitions, writer)
@@ -151,6 +168,7 @@ class SegmentWriter:
         self._number = -1
         self._directory: Path | None = None
         self._open: OpenSegment | None = None
+        self._next_look_bytes = storage.trimmed_bytes
 
     @property
     def directory(self) -> Path | None:
@@ -169,8 +187,8 @@ class SegmentWriter:
             )
         while True:
             target = self._open or self._begin_segment()
-            if self._epochs is not None:
-                self._epochs.check(partition, target.directory)
+            if self._fence is not None:
+                self._fence.check(partition, target.directory)
             try:
                 target.prepare(entries())
                 self._open = None  # if what follows is interrupted, nobody knows what was published: begin another one
@@ -182,8 +200,19 @@ class SegmentWriter:
                 break
             if self._counts(target):
                 break  # somebody has ended the segment, but not before that
-        if target.data_bytes >= self.storage.segment_bytes:
+        if target.data_bytes >= self.storage.segment_bytes or self._partly_trimmed(target):
             self.close()
+
+    def _partly_trimmed(self, target: OpenSegment) -> bool:
+        """Whether something of a segment was trimmed. That is asked only each time it has grown by `trimmed_bytes`."""
+        if target.bytes_used < self._next_look_bytes:
+            return False
+        self._next_look_bytes = target.bytes_used + self.storage.trimmed_bytes
+        self._stream.refresh()
+        floors = {
+            place: self._stream.floor(str(place) if self._header.partitions else self._stem) for place in target.firsts
+        }
+        return any(floors[place] > first for place, first in target.firsts.items())
 
     def close(self) -> None:
         """Ends the current segment. The next write begins another one."""
@@ -221,6 +250,7 @@ class SegmentWriter:
 
     def _begin_segment(self) -> OpenSegment:
         self._claim()
+        self._next_look_bytes = self.storage.trimmed_bytes
         self._stream.refresh(relist=True)
         older = self._stream.of(self.writer)
         with unavailable(LogUnavailable, f"begin a segment of stream {self._stream.stream!r}"):
