@@ -34,3 +34,10 @@ def _taken_over(
         if owner is not None and membership.alive(owner.node)
         for running in membership.running(owner.node)
     )
+
+
+def runs_everywhere(here: JobOnNode, membership: Membership) -> bool:
+    """Whether some live node runs each partition of a job: then nothing is lost, though it may have looked so."""
+    live = membership.live()
+    running = {run.partition for node in live for run in membership.running(node) if run.job == here.name}
+    return running | set(here.tasklets) >= here.partitions

@@ -23,7 +23,7 @@ from holons.node.claiming import Claims
 from holons.node.control import ControlReader
 from holons.node.failures import Failures
 from holons.node.finishing import all_finished, verify_reports
-from holons.node.handover import stop_taken_over
+from holons.node.handover import runs_everywhere, stop_taken_over
 from holons.node.heartbeats import HeartbeatStream
 from holons.node.idle import idle_partitions
 from holons.node.job_on_node import JobOnNode
@@ -211,15 +211,9 @@ class Node:
             trim_state(here, self._reports(here))
         if here.lost is not None:
             raise here.lost
-        if here.name in self._failures.missing and self._runs_everywhere(here):
+        if here.name in self._failures.missing and runs_everywhere(here, self.membership):
             self._failures.missing.pop(here.name)
         return happened
-
-    def _runs_everywhere(self, here: JobOnNode) -> bool:
-        """Whether some live node runs each partition of a job: then nothing is lost, though it may have looked so."""
-        live = self.membership.live()
-        running = {run.partition for node in live for run in self.membership.running(node) if run.job == here.name}
-        return running | set(here.tasklets) >= here.partitions
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
