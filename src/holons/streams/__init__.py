@@ -9,9 +9,11 @@ for every reader.
 **A journal grows with its input.** A new job reads an input from the beginning and must find the marks where they were, so
 no journal is trimmed by itself.
 
-**A journal may decline a mark.** Where a row already waits, or another entry won, the mark is not written: `mark` returns
-None, and the reader reads on. A row that arrives between the decision and the mark stands before the mark in a log of
-our own, and after it in a journaled log (the row was not admitted yet, so nobody has read it). Every owner sees the same.
+**A mark is asked for, and answered.** In a journaled log rows are read freely, and cost no entry. A mark costs two: a
+question ("may a mark stand before row 17?") and an answer. Who answers looks for the row once all can see the question;
+readers look for questions once they have read. Where a row already waits, or another entry won, there is no mark: `mark`
+returns None, and the reader reads on. A row that arrives between the answer and its entry stands after the mark, and one
+that arrives before a mark in a log of our own before it. Every owner sees the same (`journaled.py`, decision 0018).
 
 **Producers are fenced.** A producer takes a partition before it writes to it. From then on what the producer before it adds
 is there for no reader, and is not acknowledged. In memory that is one comparison; in folders see `segments/epochs.py`.

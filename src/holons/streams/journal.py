@@ -40,6 +40,10 @@ class Journal(Protocol):
         """Returns an entry; None if it was never written, or was trimmed."""
         ...
 
+    def reaches(self, partition: int, number: int) -> bool:
+        """Returns whether an entry was ever written, be it trimmed or not; costs hardly anything if it was not."""
+        ...
+
     def start(self, partition: int) -> int:
         """Returns the number of the first entry that was not trimmed; of the next one if all were."""
         ...
@@ -71,6 +75,9 @@ class MemoryJournal:
         place = number - self.start(partition)
         entries = self._entries.get(partition, [])
         return entries[place] if 0 <= place < len(entries) else None
+
+    def reaches(self, partition: int, number: int) -> bool:
+        return number < self.end(partition)
 
     def start(self, partition: int) -> int:
         return self._starts.get(partition, 0)
@@ -124,6 +131,12 @@ class DirectoryJournal:
         if number < self.start(partition):
             return None  # the file may be that of a proposer that stood still, and has not noticed yet that it came too late
         return _unframed(partition, number, stored, path)
+
+    def reaches(self, partition: int, number: int) -> bool:
+        root = f"{self._directory}/{partition}"  # no Path: readers ask after every read
+        if os.access(f"{root}/entries/{_name(number)}", os.F_OK):
+            return True
+        return os.access(f"{root}/starts", os.F_OK) and number < self.start(partition)
 
     def start(self, partition: int) -> int:
         folder = self._folder(partition, "starts")

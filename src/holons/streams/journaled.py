@@ -1,43 +1,59 @@
-"""An input that we may not write to, read through a journal of our own: every reader sees rows and marks in one order.
+"""An input that we may not write to, with marks that stand in a journal of ours: every reader sees them in one order.
 
-An entry of the journal admits rows of the input, or is a mark. A row is read only once it is admitted, so a mark has one
-place among the rows for every reader, however late it reads (invariant: logged idleness).
+Rows are read as they come, and a mark is asked for in two steps: an entry of the journal *asks* for a mark before a row
+that is not there yet; another one *answers* whether it stands there. Whoever answers looks at the end of the input after
+the question was there for all to see, and says no if a row has come meanwhile. A reader looks for questions after it has
+read: so either it sees the question, or whoever answers sees the rows. Anybody may answer, and the first answer holds; so
+nobody waits for a process that stopped in between, and a mark has one place among the rows for every reader, however late
+it reads (invariant: logged idleness).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from holons import codec
 from holons.errors import CodecError, LogDamaged
 from holons.streams.journal import Journal
 from holons.streams.log import Chunk, ReadableLog
 
-ADMITTED_MAX: Final = 1_000_000
-"""The number of rows that one entry admits at most."""
-
 
 class _Entry(NamedTuple):
-    """An entry of the journal. It holds its own place, so that a reader may begin at any entry."""
+    """An entry of the journal: questions have even numbers, their answers the odd ones after them.
+
+    It holds its own place, so that a reader may begin at any of them.
+    """
 
     number: int
-    offset: int
     foreign: int
-    """The offset in the input of the row at `offset`; for a mark, that of the next row."""
-    rows: int
-    mark: int | None = None
+    """The offset in the input of the row before which the mark is to stand."""
+    marks: int
+    """How many marks come before it."""
+    mark: int | None
+    """The time of the mark; None if the answer is that there is none."""
+
+    @property
+    def offset(self) -> int:
+        """The offset of the mark among rows and marks."""
+        return self.foreign + self.marks
+
+    @property
+    def marks_after(self) -> int:
+        """How many marks there are up to an answer, with its own."""
+        return self.marks + (self.mark is not None)
 
     @property
     def end(self) -> int:
-        return self.offset + self.rows + (self.mark is not None)
-
-    @property
-    def foreign_end(self) -> int:
-        return self.foreign + self.rows
+        """The offset of what follows an answer."""
+        return self.foreign + self.marks_after
 
 
-_BEFORE_ALL: Final = _Entry(-1, 0, 0, 0)
+_BEFORE_ALL = _Entry(-1, 0, 0, None)
+
+
+class _Trimmed(Exception):
+    """The next entry was trimmed: this reader is further back than anybody needs."""
 
 
 class JournaledLog:
@@ -60,8 +76,10 @@ class JournaledLog:
     def __init__(self, foreign: ReadableLog, journal: Journal) -> None:
         self._foreign = foreign
         self._journal = journal
-        self._reached: dict[int, _Entry] = {}
-        """By partition: the last entry that this reader has read."""
+        self._passed: dict[int, _Entry] = {}
+        """By partition: the last answer before the place where this reader reads."""
+        self._read_to: dict[int, int] = {}
+        """By partition: the offset in the input up to which this reader has read."""
 
     @property
     def partitions(self) -> int:
@@ -73,143 +91,150 @@ class JournaledLog:
         Returns None, and adds no mark, if something else comes there: a row that waits in the input, or an entry of another
         reader. Then the partition was not idle; the reader reads on, and decides again.
         """
-        last = self._reached.get(partition) or self._last(partition)
-        if self._foreign.end(partition) > last.foreign_end:
+        last = self._passed.get(partition) or self._last(partition)
+        if self._foreign.end(partition) > self._read_to.get(partition, last.foreign):
             return None
-        proposed = _Entry(last.number + 1, last.end, last.foreign_end, 0, ts)
-        return proposed.offset if self._propose(partition, proposed) == proposed else None
+        wanted = _Entry(last.number + 1, max(self._foreign.end(partition), last.foreign), last.marks_after, ts)
+        if self._propose(partition, wanted) != wanted:
+            return None
+        answer = self._answer(partition, wanted)
+        return None if answer is None or answer.mark is None else answer.offset
 
     def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
-        """Returns what follows from `offset` on; at the end of the journal it admits the rows that the input has."""
+        """Returns what follows from `offset` on. Questions that nobody has answered are answered here."""
         chunks: list[Chunk] = []
         while rows_max > 0:
-            entry = self._holding(partition, offset)
-            if entry is None:
-                if not self._admit(partition):
-                    break
+            last = self._before(partition, offset)
+            offset = max(offset, last.end)  # what is before the first entry that is left has no known place
+            at = offset - last.marks_after
+            rows = self._foreign.read(partition, at, rows_max, columns)
+            try:
+                mark = self._next_mark(partition, last, offset)  # looked for once the rows are read
+            except _Trimmed:
+                self._passed.pop(partition, None)
                 continue
-            read = self._execute(partition, entry, max(offset, entry.offset), rows_max, columns)
-            if not read:
-                break  # a reader that sees more of the input than this one admitted it
-            chunks += read
-            offset = read[-1].end
-            rows_max -= sum(chunk.length for chunk in read)
+            if mark is not None and mark.offset < offset:  # the reader went on to another place
+                self._passed[partition] = mark
+                continue
+            if rows and rows[0].offset > at and (start := self.start(partition)) > offset:
+                offset = start  # trimmed from the input: like any log, continue where it begins
+                continue
+            if mark is not None and mark.foreign <= at:
+                chunks.append(Chunk(mark.offset, None, mark.mark))
+                self._passed[partition] = mark
+                self._read_to[partition] = at
+                offset, rows_max = mark.offset + 1, rows_max - 1
+                continue
+            before = rows if mark is None else _below(rows, mark.foreign)
+            chunks += [chunk._replace(offset=chunk.offset + last.marks_after) for chunk in before]
+            self._read_to[partition] = before[-1].end if before else at
+            if mark is None or not before:
+                break  # without rows before a mark that is not here yet, this reader sees less of the input than others
+            offset, rows_max = chunks[-1].end, rows_max - sum(chunk.length for chunk in before)
         return chunks
 
     def start(self, partition: int) -> int:
-        foreign_start, last = self._foreign.start(partition), self._last(partition)
-        entry = self._search(partition, last, lambda entry: entry.foreign_end >= foreign_start)
-        if entry is None:  # rows that were never admitted were trimmed already
-            return last.end + max(foreign_start - last.foreign_end, 0)
-        return entry.offset + max(foreign_start - entry.foreign, 0)
+        foreign_start = self._foreign.start(partition)
+        answer = self._last_answer(partition, lambda entry: entry.foreign < foreign_start)
+        return max(foreign_start + answer.marks_after, answer.end)
 
     def end(self, partition: int) -> int:
-        """Returns the end of the journal plus the rows that wait to be admitted."""
-        last = self._last(partition)
-        return last.end + max(self._foreign.end(partition) - last.foreign_end, 0)
+        return self._foreign.end(partition) + self._last(partition).marks_after
 
     def trim(self, partition: int, below: int) -> None:
-        """Drops entries of the journal, never rows of the input; keeps the entry that holds the offset, and the last."""
-        last = self._last(partition)
-        entry = self._search(partition, last, lambda entry: entry.end > below) or last
-        self._journal.trim(partition, max(entry.number, 0))
+        """Drops entries of the journal, never rows of the input; keeps the last answer before the offset."""
+        kept = self._last_answer(partition, lambda entry: entry.end <= below)
+        self._journal.trim(partition, max(kept.number - 1, 0))
 
     def close(self) -> None:
         self._foreign.close()
 
     def foreign_offset(self, partition: int, offset: int) -> int:
         """Returns the offset of a row in the input; for a mark, that of the row after it."""
-        last = self._last(partition)
-        entry = self._search(partition, last, lambda entry: entry.end > offset)
-        if entry is None:
-            return last.foreign_end + offset - last.end
-        return entry.foreign + (max(offset - entry.offset, 0) if entry.mark is None else 0)
+        return offset - self._last_answer(partition, lambda entry: entry.end <= offset).marks_after
 
-    # --- executing -------------------------------------------------------------------------------------------------
+    # --- questions and answers --------------------------------------------------------------------------------------
 
-    def _holding(self, partition: int, offset: int) -> _Entry | None:
-        """Returns the entry that holds an offset, or the first one after it; None at the end of the journal."""
-        reached = self._reached.get(partition, _BEFORE_ALL)
-        if reached.offset <= offset < reached.end:
-            return reached
-        if offset == reached.end:
-            entry = self._get(partition, reached.number + 1)
-            if entry is not None and (entry.offset, entry.foreign) != (reached.end, reached.foreign_end):
-                raise _damaged(partition, entry.number, f"does not follow {reached}")
-            if entry is not None or self._journal.start(partition) <= reached.number + 1:
-                self._reached[partition] = entry or reached
-                return entry
-        last = self._last(partition)
-        entry = self._search(partition, last, lambda entry: entry.end > offset)
-        self._reached[partition] = entry or last
-        return entry
+    def _next_mark(self, partition: int, last: _Entry, offset: int) -> _Entry | None:
+        """Returns the first mark after an answer; None if there is none, and none can come before what was read."""
+        while self._journal.reaches(partition, last.number + 1):
+            wanted = self._get(partition, last.number + 1)
+            if wanted is None:
+                raise _Trimmed
+            answer = self._get(partition, last.number + 2) or self._answer(partition, wanted)
+            if answer is None:
+                raise _Trimmed
+            if answer.offset < last.end or answer.marks != last.marks_after:
+                raise _damaged(partition, answer.number, f"does not follow {last}")
+            if answer.mark is not None:
+                return answer
+            last = answer
+            if last.end <= offset:
+                self._passed[partition] = last
+        return None
 
-    def _admit(self, partition: int) -> bool:
-        """Adds an entry for the rows that wait in the input, unless another reader is faster; returns False if none wait."""
-        last = self._reached[partition]
-        waiting = self._foreign.end(partition) - last.foreign_end
-        if waiting <= 0:
-            return False
-        self._propose(partition, _Entry(last.number + 1, last.end, last.foreign_end, min(waiting, ADMITTED_MAX)))
-        return True
+    def _answer(self, partition: int, wanted: _Entry) -> _Entry | None:
+        """Answers a question, unless somebody was faster; None if it was trimmed."""
+        stands = self._foreign.end(partition) <= wanted.foreign  # looked up once the question was there for all to see
+        mark = wanted.mark if stands else None
+        return self._propose(partition, wanted._replace(number=wanted.number + 1, mark=mark))
 
     def _propose(self, partition: int, entry: _Entry) -> _Entry | None:
-        body = (entry.offset, entry.foreign, entry.rows, entry.mark)
-        won = self._journal.propose(partition, entry.number, codec.encode(body))
+        won = self._journal.propose(partition, entry.number, codec.encode(tuple(entry[1:])))
         return None if won is None else _decode(partition, entry.number, won)
 
-    def _execute(
-        self, partition: int, entry: _Entry, offset: int, rows_max: int, columns: Collection[str] | None
-    ) -> list[Chunk]:
-        if entry.mark is not None:
-            return [Chunk(entry.offset, None, entry.mark)]
-        shift = entry.offset - entry.foreign
-        chunks = self._foreign.read(partition, offset - shift, min(rows_max, entry.end - offset), columns)
-        moved = [chunk._replace(offset=chunk.offset + shift) for chunk in chunks]
-        if moved and moved[0].offset > offset:  # trimmed from the input: like any log, continue where it begins
-            return self.read(partition, max(self.start(partition), offset + 1), rows_max, columns)
-        return moved
-
     # --- looking up ------------------------------------------------------------------------------------------------
+
+    def _before(self, partition: int, offset: int) -> _Entry:
+        """Returns an answer before an offset: the last one, unless the reader went on to another place."""
+        passed = self._passed.get(partition)
+        if passed is None or passed.end > offset:
+            passed = self._passed[partition] = self._last_answer(partition, lambda entry: entry.end <= offset)
+        return passed
 
     def _get(self, partition: int, number: int) -> _Entry | None:
         data = self._journal.get(partition, number)
         return None if data is None else _decode(partition, number, data)
 
     def _last(self, partition: int) -> _Entry:
-        while True:
-            known = self._reached.get(partition, _BEFORE_ALL).number
-            end = self._journal.end(partition, known + 1)
-            if end == 0:
-                return _BEFORE_ALL
-            entry = self._get(partition, end - 1)
-            if entry is not None:
-                return entry
-            if self._journal.start(partition) == end:
-                raise _damaged(partition, end - 1, "was trimmed, although it was the last one")
+        return self._last_answer(partition, lambda _: True)
 
-    def _search(self, partition: int, last: _Entry, wanted: Callable[[_Entry], bool]) -> _Entry | None:
-        """Returns the first entry up to `last` that is wanted, where all that follow a wanted one are wanted too."""
-        first: _Entry | None = None
-        low, high = self._journal.start(partition), last.number + 1
+    def _last_answer(self, partition: int, counts: Callable[[_Entry], bool]) -> _Entry:
+        """Returns the last answer that counts, where all before one that counts do too.
+
+        If none that is left counts, that is the place before the first one that is left.
+        """
+        low, high = (self._journal.start(partition) + 1) // 2, self._journal.end(partition) // 2
+        best, first_after = None, None
         while low < high:
             middle = (low + high) // 2
-            entry = self._get(partition, middle)
-            if entry is None:  # trimmed meanwhile
-                low = middle + 1
-            elif wanted(entry):
-                first, high = entry, middle
+            answer = self._get(partition, 2 * middle + 1)
+            if answer is None or counts(answer):  # trimmed meanwhile, or it counts
+                low, best = middle + 1, answer or best
             else:
-                low = middle + 1
-        return first
+                high, first_after = middle, answer
+        if best is not None:
+            return best
+        if first_after is not None and first_after.number > 1:
+            return _Entry(first_after.number - 2, first_after.foreign, first_after.marks, None)
+        return _BEFORE_ALL
+
+
+def _below(rows: list[Chunk], foreign: int) -> list[Chunk]:
+    """Returns the rows below an offset of the input."""
+    whole = [chunk for chunk in rows if chunk.end <= foreign]
+    if len(whole) < len(rows) and rows[len(whole)].offset < foreign:
+        cut = rows[len(whole)]
+        whole.append(cut.part(0, foreign - cut.offset))
+    return whole
 
 
 def _decode(partition: int, number: int, data: bytes) -> _Entry:
     try:
-        offset, foreign, rows, mark = codec.decode(data)
+        foreign, marks, mark = codec.decode(data)
     except (CodecError, TypeError, ValueError) as error:
         raise _damaged(partition, number, "cannot be read") from error
-    return _Entry(number, offset, foreign, rows, mark)
+    return _Entry(number, foreign, marks, mark)
 
 
 def _damaged(partition: int, number: int, what: str) -> LogDamaged:

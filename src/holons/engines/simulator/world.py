@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from holons import codec
 from holons.clock import Random, seeded
 from holons.engines.memory_site import MemorySite
 from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
@@ -130,7 +131,7 @@ class GatedSite(NodeSite):
 
     def journal(self, stream: str, *, create: bool = False) -> GatedJournal | None:
         journal = self._site.journals.get(stream)
-        return None if journal is None else GatedJournal(journal, self._gate)
+        return None if journal is None else ContestedJournal(journal, self._gate)
 
     def output(
         self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
@@ -300,38 +301,50 @@ class GatedLog:
 
 
 class GatedJournal:
-    """A journal behind a gate. Sometimes an entry of another reader appears right after it was looked for."""
+    """A journal behind a gate."""
 
     def __init__(self, journal: Journal, gate: Gate) -> None:
         self._journal: Journal = journal
         self._gate = gate
-        self._random = seeded(zlib.crc32(f"{gate.world.seed}/{gate.name}".encode()))
-        self._seen_to: dict[int, int] = {}
 
     def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
         self._gate.log("propose an entry")
         won = self._journal.propose(partition, number, data)
-        self._seen_to[partition] = self._journal.end(partition)
         self._gate.pass_through("entry proposed")
         return won
 
     def get(self, partition: int, number: int) -> bytes | None:
         self._gate.log("get an entry")
-        if number >= self._seen_to.get(partition, 0) and self._random.random() < 0.3:
-            return None
-        self._seen_to[partition] = self._journal.end(partition)
         return self._journal.get(partition, number)
+
+    def reaches(self, partition: int, number: int) -> bool:
+        self._gate.look("look for an entry")
+        return self._journal.reaches(partition, number)
 
     def start(self, partition: int) -> int:
         return self._journal.start(partition)
 
     def end(self, partition: int, known: int = 0) -> int:
-        self._seen_to[partition] = self._journal.end(partition)
-        return self._seen_to[partition]
+        return self._journal.end(partition)
 
     def trim(self, partition: int, below: int) -> None:
         self._gate.log("trim entries")
         self._journal.trim(partition, below)
+
+
+class ContestedJournal(GatedJournal):
+    """The journal of an input behind a gate. Sometimes another owner is faster: with another mark, or another answer."""
+
+    def __init__(self, journal: Journal, gate: Gate) -> None:
+        super().__init__(journal, gate)
+        self._random = seeded(zlib.crc32(f"{gate.world.seed}/{gate.name}".encode()))
+
+    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
+        if number == self._journal.end(partition) and self._random.random() < 0.3:
+            foreign, marks, mark = codec.decode(data)
+            earlier = None if number % 2 else mark - self._random.randrange(1, 2_000_000)
+            self._journal.propose(partition, number, codec.encode((foreign, marks, earlier)))
+        return super().propose(partition, number, data)
 
 
 class GatedDecisions(GatedJournal):
