@@ -14,7 +14,7 @@ from tests.workloads import load
 import holons as h
 from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
-from holons.errors import BadInput
+from holons.errors import BadInput, StoreUnavailable
 from holons.node import Settings
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -69,6 +69,43 @@ def test_holders_are_killed_one_after_the_other_and_the_others_have_their_record
         assert mail_bytes(site) < 8 << 20
     assert canonical(site.collected(job.name)) == expected
     check_no_checkpoint_in_files(site)
+
+
+@pytest.mark.slow
+def test_an_upgrade_begins_at_records_that_nodes_hold(tmp_path, workload):
+    job, rows, expected = workload
+    site = DirectorySite(tmp_path, "memory")
+    other = h.job(job.program, "bids", name=job.name, columns=["ts", "kind"])
+    with site.producer("bids", PARTITIONS, "producer#1") as log, ProcessNodes(site, SETTINGS) as nodes:
+        for partition, frame in enumerate(rows):
+            log.append(partition, frame.to_arrow().to_batches()[0], live=False)
+        old = nodes.submit(job)
+        for _ in range(2):
+            nodes.start()
+        until(lambda: trimmed(site), "nothing was trimmed: no record was held twice")
+        with ProcessNodes(site, SETTINGS) as others:
+            new = others.submit(other, upgrade=True)
+            assert (new.after, len(new.cuts)) == (old.id, PARTITIONS)
+            assert sum(cut.offset for cut in new.cuts) > 0, "it begins where the old version was"
+            for _ in range(2):
+                others.start()
+            for partition in range(PARTITIONS):
+                log.mark(partition, END.ts)
+            assert others.wait(600), "it did not finish"
+    assert canonical(site.collected(job.name)) == expected
+
+
+def test_an_upgrade_is_refused_while_nobody_holds_the_records(tmp_path, workload):
+    job, rows, _ = workload
+    site = DirectorySite(tmp_path, "memory")
+    site.load({"bids": rows})
+    with ProcessNodes(site, SETTINGS) as nodes:
+        nodes.submit(job)
+    other = h.job(job.program, "bids", name=job.name, columns=["ts", "kind"])
+    with ProcessNodes(site, SETTINGS) as others:
+        others.store_patience_s = 0.1
+        with pytest.raises(StoreUnavailable, match="hint: run BidShare as it is"):
+            others.submit(other, upgrade=True)
 
 
 def test_more_copies_than_nodes_are_refused(tmp_path):

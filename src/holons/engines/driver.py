@@ -32,7 +32,7 @@ from holons.engines.node_logs import (
 )
 from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order, orders_stream
 from holons.engines.watching import Watcher
-from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent
+from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent, StoreUnavailable
 from holons.node import Decisions, Node, Settings, Site, Stopped, Submitted, cancel, submit
 from holons.program import Collected, Job
 
@@ -98,6 +98,8 @@ class Driver(ABC):
 
     silent_s = 60.0
     """For how long the driver waits for a heartbeat of any node before it gives up."""
+    store_patience_s = 30.0
+    """For how long an upgrade asks for the checkpoints of the version that runs."""
 
     def __init__(self, site: Site, settings: Settings | None = None) -> None:
         self.site = site
@@ -132,11 +134,28 @@ class Driver(ABC):
 
     def submit(self, job: Job, *, upgrade: bool = False) -> Submitted:
         """Runs a job on all nodes, those that come later included; see `node.submit`."""
-        version = submit(job, self._ports, upgrade=upgrade)
+        version = submit(job, self._ports, upgrade=upgrade, wait=self._store_waiter(job))
         self._check_guarantee(version)
         self._orders.send(job_order(version, job))
         self._versions[version.id] = version
         return version
+
+    def _store_waiter(self, job: Job) -> Callable[[StoreUnavailable], None]:
+        """Returns what is to be done while a store does not answer: nodes may hold the records in their memory."""
+        until_s = self.clock.now_s() + self.store_patience_s
+
+        def wait(error: StoreUnavailable) -> None:
+            if self.clock.now_s() > until_s:
+                error.hint = (
+                    f"run {job.name} as it is, so that its checkpoints can be read; or cancel it and submit it anew"
+                )
+                raise error
+            self.clock.sleep_s(_LOOK_S)
+            with suppress(LogUnavailable):
+                if live := sorted(self.watcher.pids()):
+                    self._ports.store.tend(live)
+
+        return wait
 
     def _check_guarantee(self, version: Submitted) -> None:
         """Raises `BadInput` if a version that goes on has outputs of another guarantee."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from holons.errors import BadInput, JobRunning
+from holons.errors import BadInput, JobRunning, StoreUnavailable
 from holons.node.messages import Decision, Stopped, Submitted, decode_decision
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
@@ -100,22 +100,31 @@ def read_jobs(journal: Journal) -> Jobs:
     return decisions.jobs
 
 
-def submit(job: Job, ports: Ports, *, upgrade: bool = False) -> Submitted:
+def _at_once(error: StoreUnavailable) -> None:
+    raise error
+
+
+def submit(
+    job: Job, ports: Ports, *, upgrade: bool = False, wait: Callable[[StoreUnavailable], None] = _at_once
+) -> Submitted:
     """Makes a job known to all nodes; they still need its code.
 
     A job that is running already is returned, not begun a second time. Another job under the same name takes
     over if `upgrade` says so: it computes everything anew from the inputs' beginning, and emits what the old version
     has not; what the old version still writes, if a node goes on running it, no longer counts. Of two that are submitted
-    at the same moment one is first, and the other one finds it running.
+    at the same moment one is first, and the other one finds it running. While the store does not answer, `wait` is called,
+    which may raise its error.
     """
     decisions = Decisions(ports.decisions)
-    decisions.decide(partial(_submitted, job, ports, upgrade))
+    decisions.decide(partial(_submitted, job, ports, upgrade, wait))
     running = decisions.jobs.running(job.name)
     assert running is not None
     return running
 
 
-def _submitted(job: Job, ports: Ports, upgrade: bool, jobs: Jobs) -> Submitted | None:
+def _submitted(
+    job: Job, ports: Ports, upgrade: bool, wait: Callable[[StoreUnavailable], None], jobs: Jobs
+) -> Submitted | None:
     """The version that a job makes necessary; None if it is running."""
     last, running = jobs.current(job.name), jobs.running(job.name)
     if running is not None and running.digest == job.digest:
@@ -125,7 +134,7 @@ def _submitted(job: Job, ports: Ports, upgrade: bool, jobs: Jobs) -> Submitted |
             f"{job.name} is there already, with other code, settings or inputs",
             hint="upgrade it (--upgrade), cancel it (holons cancel), or give the new one another name: h.job(..., name=...)",
         )
-    after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports))
+    after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports, wait))
     generation = 0 if last is None else last.generation + 1
     return Submitted(job.name, generation, job.digest, ports.control.writer, _inputs(job, ports), after, cuts)
 
@@ -148,7 +157,7 @@ def stop(stopped: Stopped, decisions: Decisions) -> None:
     decisions.decide(lambda jobs: None if stopped.job in jobs.stopped else stopped)
 
 
-def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
+def _cuts(old: Submitted, job: Job, ports: Ports, wait: Callable[[StoreUnavailable], None]) -> tuple[Cut, ...]:
     """Where the old version leaves off, partition by partition: at its newest records."""
     inputs = _inputs(job, ports)
     if inputs[: len(old.inputs)] != old.inputs:
@@ -166,7 +175,13 @@ def _cuts(old: Submitted, job: Job, ports: Ports) -> tuple[Cut, ...]:
                 hint="the new version needs the whole input; cancel the job, and submit it as a new one",
             )
         ends = partial(_output_end, ports, old, partition)
-        records = Checkpoints(ports.store, old.id, partition, job).load((0, log.end(place)), ends)
+        checkpoints = Checkpoints(ports.store, old.id, partition, job)
+        while True:  # what was read of other partitions stays read: their nodes go on, and replace it
+            try:
+                records = checkpoints.load((0, log.end(place)), ends)
+                break
+            except StoreUnavailable as error:
+                wait(error)
         cuts.append(job.cut_after(records, old.cut(partition)))
     return tuple(cuts)
 
