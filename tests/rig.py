@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from holons import codec
+from holons.counting import Samples
 from holons.program import Collected, Job, Output, ProgramRun, Records
 from holons.semantics.oracle import Stamped
 from holons.wcrdt import Delta, Replica
@@ -29,8 +30,8 @@ class Rig:
         self.job = job
         self.logs = [(index, log) for index, given in enumerate(job.inputs) for log in streams[given.stream]]
         self.replicas = [Replica(job.layout.handles, len(self.logs)) for _ in range(replicas)]
-        self.sent: list[Delta] = []
-        self.inboxes: list[list[Delta]] = [[] for _ in range(replicas)]
+        self.sent: list[Delta | Samples] = []
+        self.inboxes: list[list[Delta | Samples]] = [[] for _ in range(replicas)]
         self.rows: dict[tuple[str, int, int], bytes] = {}
         self.records: list[list[Records]] = [[Records()] for _ in self.logs]
         self.runs = [self._build(number, Records()) for number in range(len(self.logs))]
@@ -87,13 +88,13 @@ class Rig:
     def work(self, number: int) -> bool:
         """Lets a partition do something, and takes what it gives."""
         happened = self.runs[number].step(self._replica(number))
-        outputs, deltas = self.runs[number].drain()
+        outputs, messages = self.runs[number].drain()
         for output in outputs:
             self._take(output)
-        for delta in deltas:
-            self.sent.append(delta)
+        for message in messages:
+            self.sent.append(message)
             for inbox in self.inboxes:
-                inbox.append(delta)
+                inbox.append(message)
         return happened
 
     def _take(self, output: Output) -> None:
@@ -103,17 +104,19 @@ class Rig:
             assert self.rows.setdefault(position, data) == data, f"position is identity: {position}"
 
     def deliver(self, replica: int) -> bool:
-        """Delivers something from an inbox: any delta, perhaps twice, perhaps merged with a neighbour."""
+        """Delivers something from an inbox: any message, perhaps twice; a delta perhaps merged with a neighbour."""
         inbox = self.inboxes[replica]
         if not inbox:
             return False
-        delta = inbox.pop(self.random.randrange(len(inbox)))
-        following = [d for d in inbox if (d.stage, d.partition, d.start) == (delta.stage, delta.partition, delta.end)]
-        if following and self.random.random() < 0.3:
-            delta = delta.then(following[0])
-        self.replicas[replica].apply(delta)
+        message = inbox.pop(self.random.randrange(len(inbox)))
+        if isinstance(message, Delta):
+            deltas, own = [d for d in inbox if isinstance(d, Delta)], (message.stage, message.partition, message.end)
+            following = [delta for delta in deltas if (delta.stage, delta.partition, delta.start) == own]
+            if following and self.random.random() < 0.3:
+                message = message.then(following[0])
+        self.replicas[replica].take_in(message)
         if self.random.random() < 0.2:
-            self.replicas[replica].apply(Delta.decode(delta.encode()))
+            self.replicas[replica].receive(message.encode())
         return True
 
     def lose(self, replica: int) -> None:

@@ -15,7 +15,7 @@ from holons.windows import BEGINNING
 
 
 class Reach(NamedTuple):
-    """How far a stored checkpoint goes, by stage: what its process record sealed, what its window record emitted."""
+    """How far a stored checkpoint goes, by clock: what its process record sealed, what its window record emitted."""
 
     processed: list[int]
     emitted: list[int]
@@ -26,8 +26,8 @@ class TrimmingRig(Rig):
 
     def __init__(self, job: Job, streams, seed: int, replicas: int = 2) -> None:
         super().__init__(job, streams, seed, replicas)
-        stages = job.layout.stages
-        self.reaches = [Reach([BEGINNING] * stages, [BEGINNING] * stages) for _ in self.logs]
+        clocks = job.layout.clocks
+        self.reaches = [Reach([BEGINNING] * clocks, [BEGINNING] * clocks) for _ in self.logs]
         self.dropped = 0
 
     def store(self, number: int) -> None:
@@ -35,12 +35,10 @@ class TrimmingRig(Rig):
         super().store(number)
         if self.random.random() < 0.5:
             return
-        run, layout = self.runs[number], self.job.layout
+        run = self.runs[number]
         self.records[number] = self.records[number][-1:]
-        sealed = run.progress.sealed_to
-        self.reaches[number] = Reach(
-            [layout.reach(stage, sealed) for stage in range(layout.stages)], run.progress.emitted_to
-        )
+        sealed = self.job.sealed_by_clock(run.progress.sealed_to, run.progress.counted_to)
+        self.reaches[number] = Reach(sealed, list(run.progress.emitted_to))
         run.forget(run.progress.emitted_to)
         processed, emitted = (
             [min(steps) for steps in zip(*(reach[part] for reach in self.reaches), strict=True)] for part in (0, 1)

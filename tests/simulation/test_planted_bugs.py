@@ -269,7 +269,7 @@ def a_checkpoint_is_replaced_by_an_older_one(patch):
 
     def floors(self):  # and what it reaches was trimmed for
         process, window = self._store.positions(self._process), self._store.positions(self._window)
-        return (process[-1][1], window[-1][1:]) if process and window else None
+        return recovery.Reached(process[-1][1], process[-1][2:], window[-1][1:]) if process and window else None
 
     patch.setattr(recovery.Checkpoints, "save", save)
     patch.setattr(recovery.Checkpoints, "floors", floors)

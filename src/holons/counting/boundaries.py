@@ -36,6 +36,7 @@ class CountWindow(AlignedSpec):
     Window(start=4, end=14, key=None)
     """
 
+    counted = True
     noun = "a count window"
 
     size: int
@@ -59,6 +60,10 @@ class CountWindow(AlignedSpec):
     @property
     def slides(self) -> bool:
         return self.size != self.every
+
+    @property
+    def awaitable(self) -> bool:
+        return False  # no partition knows by itself when one is complete
 
     @property
     def may_accumulate(self) -> bool:

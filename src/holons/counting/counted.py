@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from holons import codec
 from holons.algebra import IntArray, Origin, Rows
 from holons.algebra.rows import Element, Masked, column, prepare
 from holons.errors import CodecError
+from holons.windows import is_ascending
 
 
 class Numbered(NamedTuple):
@@ -39,7 +41,11 @@ def counted_rows(element: object, ts: IntArray, origin: Origin, *, ascending: bo
     >>> counted_rows({"a": [1, None, None], "b": [None, 2, None]}, np.arange(3), Origin(0, 0, 3)).ts.tolist()
     [0, 1]
     """
-    rows = prepare(element, ts, origin, ascending=ascending)
+    return present_rows(prepare(element, ts, origin, ascending=ascending))
+
+
+def present_rows(rows: Rows) -> Rows:
+    """Returns the rows that count, of prepared ones."""
     if not isinstance(rows.element, Mapping):
         return rows
     parts = list(rows.element.values())
@@ -72,6 +78,41 @@ def concat_rows(parts: Sequence[Rows]) -> Rows:
     origin = Origin(parts[0].origin.partition, 0, len(offsets), offsets)
     element = _concat([rows.element for rows in parts], counts)
     return Rows(element, np.concatenate([rows.ts for rows in parts]), origin)
+
+
+def arranged(parts: Sequence[Rows], order: IntArray) -> list[tuple[Rows, IntArray]]:
+    """Returns rows in an order, and with each piece its part of that order.
+
+    Elements of different types are not put into one column: then there are several pieces.
+    """
+    shapes = [shape_of(rows.element) for rows in parts]
+    kinds = list(dict.fromkeys(shapes))
+    if len(kinds) == 1:
+        return [(concat_rows(parts).take(order), order)]
+    kind_of = np.repeat([kinds.index(shape) for shape in shapes], [rows.count for rows in parts])
+    columns, place_of = [], np.empty(len(order), dtype=np.int64)
+    for kind, shape in enumerate(kinds):
+        columns.append(concat_rows([rows for rows, own in zip(parts, shapes, strict=True) if own == shape]))
+        place_of[kind_of == kind] = np.arange(columns[-1].count)
+    edges = np.flatnonzero(np.diff(kind_of[order], prepend=-1, append=-1))
+    return [
+        (columns[kind_of[order[first]]].take(place_of[order[first:last]]), order[first:last])
+        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    ]
+
+
+def as_they_came(parts: Sequence[Rows]) -> list[Rows]:
+    """Returns rows in the order of their offsets, rows of one offset in the order of `parts`: as row by row they would come.
+
+    >>> twice = [counted_rows([1, 2], np.array([5, 6]), Origin(0, 0, 2)), counted_rows(7, np.array([5, 6]), Origin(0, 0, 2))]
+    >>> [rows.ts.tolist() for rows in as_they_came(twice)]
+    [[5, 5, 6, 6]]
+    """
+    ordered = all(rows.origin.index is None or is_ascending(rows.origin.index) for rows in parts)
+    if ordered and all(int(a.origin.offsets()[-1]) < b.origin.first for a, b in pairwise(parts)):
+        return list(parts)
+    offsets = np.concatenate([rows.origin.offsets() for rows in parts])
+    return [Rows(rows.element, rows.ts, rows.origin) for rows, _ in arranged(parts, np.argsort(offsets, kind="stable"))]
 
 
 def _concat(elements: Sequence[Any], counts: Sequence[int]) -> Element:

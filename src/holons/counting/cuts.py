@@ -20,6 +20,7 @@ from holons.counting.keys import Key
 from holons.counting.samples import NOTHING_KNOWN, KnownRanks, RankLattice, Samples
 from holons.counting.selection import Gap, select
 from holons.errors import CheckpointLost, CodecError
+from holons.windows import ENDING
 
 
 class CutRanks(NamedTuple):
@@ -51,6 +52,8 @@ class Cuts:
         self._trimmed: IntArray = np.zeros(partitions, dtype=np.int64)
         self._found: list[CutRanks] = []
         self._selected: tuple[IntArray, Gap | None] | None = None
+        self.changes = 0
+        """Grows whenever anything is learned or dropped: who has seen this state has nothing new to see."""
         if resume is not None:
             self._restore(resume)
 
@@ -76,6 +79,7 @@ class Cuts:
         joined = self._lattices[partition].join(self.known[partition], known.between(first, len(known)))
         if joined.changed:
             self.known[partition], self._selected = joined.state, None
+            self.changes += 1
         return joined.changed
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -95,6 +99,31 @@ class Cuts:
             )
         self._select()
         return self._found[number - self.trimmed_to :]
+
+    @property
+    def total(self) -> int | None:
+        """How many rows there are in all partitions; None while not all of them are known to have ended."""
+        if not all(known.frontier(partition).is_end for partition, known in enumerate(self.known)):
+            return None
+        return sum(int(known.ranks[-1]) for known in self.known)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no cut will follow on those that are found: all partitions have ended, and what is left is no window.
+
+        To know all ends is not enough: samples come in any order, and those of the cuts between may still be missing.
+        """
+        total = self.total
+        if total is None:
+            return False
+        self._select()
+        reached = int(self.floor.sum())
+        return reached == total or (not self.window.partial and self.window.after(reached) > total)
+
+    @property
+    def oldest(self) -> int:
+        """The time of the oldest sample that is kept; `ENDING` if there is none."""
+        return min((int(known.times[0]) for known in self.known if len(known)), default=ENDING)
 
     @property
     def certain(self) -> IntArray:
@@ -139,6 +168,7 @@ class Cuts:
         self._trimmed = self._found[passed - 1].ranks
         del self._found[:passed]
         self.trimmed_to += passed
+        self.changes += 1
         for partition, known in enumerate(self.known):
             first = int(np.searchsorted(known.ranks, self._trimmed[partition], side="left"))
             self.known[partition] = known.between(first, len(known))

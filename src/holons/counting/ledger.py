@@ -17,7 +17,7 @@ import numpy as np
 from holons import codec
 from holons.algebra import Aggregate, IntArray, Rows, State
 from holons.algebra.aggregate import pick, place
-from holons.counting.counted import Numbered, concat_rows, decode_rows, encode_rows, shape_of
+from holons.counting.counted import Numbered, arranged, decode_rows, encode_rows
 from holons.counting.keys import Key
 from holons.counting.ordered import OrderedRows
 from holons.errors import InsertBelowWatermark
@@ -173,22 +173,7 @@ class Ledger:
 
 def _in_order(pieces: list[Numbered], numbers: IntArray, order: IntArray) -> list[Numbered]:
     """Returns rows in an order. Elements of different types are not put into one column: then there are several pieces."""
-    shapes = [shape_of(piece.rows.element) for piece in pieces]
-    kinds = list(dict.fromkeys(shapes))
-    numbers = numbers[order]
-    if len(kinds) == 1:
-        return [_ascending(concat_rows([piece.rows for piece in pieces]).take(order), numbers)]
-    counts = [piece.rows.count for piece in pieces]
-    kind_of = np.repeat([kinds.index(shape) for shape in shapes], counts)
-    columns, place_of = [], np.empty(len(order), dtype=np.int64)
-    for kind, shape in enumerate(kinds):
-        columns.append(concat_rows([piece.rows for piece, own in zip(pieces, shapes, strict=True) if own == shape]))
-        place_of[kind_of == kind] = np.arange(columns[-1].count)
-    edges = np.flatnonzero(np.diff(kind_of[order], prepend=-1, append=-1))
-    return [
-        _ascending(columns[kind_of[order[first]]].take(place_of[order[first:last]]), numbers[first:last])
-        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-    ]
+    return [_ascending(rows, numbers[chosen]) for rows, chosen in arranged([piece.rows for piece in pieces], order)]
 
 
 def _ascending(rows: Rows, numbers: IntArray) -> Numbered:

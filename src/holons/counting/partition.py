@@ -50,6 +50,7 @@ class CountedPartition:
         self._prediction = Prediction()
         self._spaced_to = 0
         self._zones_to = 0
+        self._introduced = False
         snapshot = None
         if resume is not None:
             snapshot, self._spaced_to, self._zones_to, (rank, sizes) = codec.decode(resume)
@@ -69,13 +70,21 @@ class CountedPartition:
     # --- samples ----------------------------------------------------------------------------------------------------
 
     def samples(self) -> Samples | None:
-        """Returns what others should know and do not know yet, as far as this node can tell. The view learns it at once."""
+        """Returns what others should know and do not know yet, as far as this node can tell. The view learns it at once.
+
+        So the view may know what the run before this one on the same node has learned and never sent. Whoever takes over
+        from it says once what is known of this partition.
+        """
         ranks = self.cuts.unpublished(self.partition, self._ranks_to_publish())
         times, numbers = self.ledger.rows.keys(ranks)
         known = self._with_frontier(known_ranks(times, numbers, ranks, rows=True))
-        if not len(known):
+        before, first = self.cuts.known[self.partition], not self._introduced
+        self._introduced = True
+        if not len(known) and not (first and len(before)):
             return None
         self.cuts.unite(self.partition, known)
+        if first and len(before):
+            known = self.cuts.known[self.partition]
         return Samples.of(self.cuts.lane, self.partition, known)
 
     def _ranks_to_publish(self) -> IntArray:

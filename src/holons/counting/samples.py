@@ -23,6 +23,8 @@ from holons.counting.keys import FIRST, Key, rank_in
 from holons.errors import CodecError, NondeterministicProgram
 
 _WIDTHS: Final = {0: 0, 1: 1, 2: 2, 4: 4, 8: 8}
+_COUNT_MAX: Final = 1 << 24
+"""No message has more samples: a partition holds fewer rows."""
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +54,10 @@ class Samples(msgspec.Struct, frozen=True, array_like=True, tag=2):
         columns = (known.times, known.numbers - known.ranks, known.ranks, known.rows.astype(np.int64))
         return Samples(lane, partition, len(known), *map(_packed, columns))
 
+    def encode(self) -> bytes:
+        """Returns the message as bytes."""
+        return msgspec.msgpack.encode(self)
+
     def known(self) -> KnownRanks:
         """Returns the samples as columns, after making sure that they are whole and sorted."""
         packed = (self.times, self.numbers, self.ranks, self.rows)
@@ -79,7 +85,8 @@ def _packed(values: IntArray) -> Packed:
 
 def _unpacked(packed: Packed, count: int) -> IntArray:
     steps = max(count - 1, 0)
-    if count < 0 or packed.width not in _WIDTHS or len(packed.data) != steps * packed.width:
+    whole = 0 <= count <= _COUNT_MAX and packed.width in _WIDTHS and len(packed.data) == steps * packed.width
+    if not whole or max(abs(packed.first), abs(packed.least)) >= 1 << 63:
         raise CodecError(
             f"{len(packed.data)} bytes for {count} samples of {packed.width} bytes each",
             hint="the sync stream is damaged, or was written by another version of Holons",

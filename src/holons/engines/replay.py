@@ -185,9 +185,9 @@ class Replay:
 
     def _drain(self, run: ProgramRun) -> list[Output]:
         """Applies what a run has sealed, and returns what it has emitted."""
-        outputs, deltas = run.drain()
-        for delta in deltas:
-            self.replica.apply(delta)
+        outputs, messages = run.drain()
+        for message in messages:
+            self.replica.take_in(message)
         return outputs
 
     def _noting(self, notes: InsertNotes, stage: int) -> NotingContributions:

@@ -10,7 +10,7 @@ from holons.node.recovery import STATE
 from holons.program import Job
 from holons.store import Store
 from holons.streams import SharedLog
-from holons.wcrdt import Delta, Handle, Replica
+from holons.wcrdt import Delta, Handle, Replica, decode_message
 from holons.windows import BEGINNING
 
 Verdict: TypeAlias = Literal["agrees", "differs", "trimmed", "not sealed"]
@@ -36,7 +36,8 @@ class SealedByNodes:
         deltas: list[Delta] = []
         cursor: dict[str, int] = {}
         while messages := sync.read(cursor, _MESSAGES_PER_READ):
-            deltas += (Delta.decode(message.data) for message in messages)
+            decoded = (decode_message(message.data) for message in messages)
+            deltas += (delta for delta in decoded if isinstance(delta, Delta))
         name = f"{name or job.name}/replica"
         for position in reversed(store.positions(name) if store is not None else []):
             assert store is not None

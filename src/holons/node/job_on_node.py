@@ -46,9 +46,9 @@ class JobOnNode:
 
     @property
     def slowest(self) -> Slowest:
-        """The progress of the slowest partitions in stage 0, as far as this node knows."""
+        """How far the slowest partitions are in event time, as far as this node knows."""
         if self._slowest is None:
-            self._slowest = Slowest.of(self.state.progress[0])
+            self._slowest = Slowest.of(self.state.reached)
         return self._slowest
 
     @property

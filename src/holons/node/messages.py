@@ -35,7 +35,7 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     stored_to: int
     """A watermark that its durable process records have passed."""
     emitted_to: tuple[int, ...]
-    """What its durable window records have emitted, by stage."""
+    """What its durable window records have emitted, by clock: that of each stage, then of each lane."""
     lag: int = 0
     """How many rows of its log it has not read yet."""
     watermark: int = BEGINNING
@@ -47,9 +47,11 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """Whether it waits for slower partitions before it reads on."""
     ordinals: dict[str, int] = {}
     """Once it is finished: by output channel, how many rows it has emitted."""
+    counted_to: tuple[int, ...] = ()
+    """By lane, a rank that its durable process records have passed."""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/2"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/3"):
     """A sign of life, from the node's main loop itself."""
 
     node: str

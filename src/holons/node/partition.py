@@ -9,7 +9,7 @@ from holons.node.idle import Idleness, mark_for_idle
 from holons.node.messages import Running
 from holons.node.outbox import Outbox
 from holons.node.pace import Pace
-from holons.node.recovery import Checkpoints, past
+from holons.node.recovery import Checkpoints, Reached, past
 from holons.node.skew import ahead, owes_windows
 from holons.node.state_keeper import REST_RATIO
 from holons.streams import Chunk, InputLog, joined
@@ -38,8 +38,11 @@ class PartitionTasklet:
         cut = here.cuts[partition] if partition < len(here.cuts) else None
         self.run = here.job.open_run(partition, len(here.places), input_index=index, resume=records, cut=cut)
         self._check_served()
-        self.durable: tuple[int, tuple[int, ...]] = (BEGINNING, (BEGINNING,) * len(self.run.progress.emitted_to))
-        """What its durable records have passed: a watermark, and by stage the windows that were emitted."""
+        progress = self.run.progress
+        self.durable = Reached(
+            BEGINNING, (BEGINNING,) * len(progress.counted_to), (BEGINNING,) * len(progress.emitted_to)
+        )
+        """What its durable records have passed."""
         self.suspicion, self.suspect_to = 0, 0
         """How many owners may have died of it, before they got beyond which offset."""
         self.quiet = False
@@ -58,7 +61,7 @@ class PartitionTasklet:
     def _check_served(self) -> None:
         """Never wrong rows: a run that would read what was trimmed does not begin."""
         here, run = self.here, self.run.progress
-        served = here.state.serves(here.job.sealed_by_stage(run.sealed_to), run.emitted_to)
+        served = here.state.serves(here.job.sealed_by_clock(run.sealed_to, run.counted_to), run.emitted_to)
         if not served or not past(run.emitted_to, run.forgotten_to):
             raise CheckpointLost(
                 f"{self.here.name}: partition {self.partition} would need windows that were trimmed",
@@ -83,10 +86,10 @@ class PartitionTasklet:
     @property
     def held(self) -> bool:
         """Whether it waits for slower partitions before it reads on (invariant: bounded skew)."""
-        max_ahead_us = self.here.settings.max_ahead_us
-        if max_ahead_us is None:
-            return False
-        return ahead(self.run.progress, self.here.slowest.beside(self.partition), self.here.state, max_ahead_us)
+        settings, run, others = self.here.settings, self.run.progress, self.here.slowest.beside(self.partition)
+        if run.rows_held > settings.ledger_rows and run.reached > others:
+            return True
+        return settings.max_ahead_us is not None and ahead(run, others, self.here.state, settings.max_ahead_us)
 
     @property
     def finished(self) -> bool:
@@ -106,8 +109,9 @@ class PartitionTasklet:
             calls=run.calls,
             idle=self.idle,
             parked=run.parked,
-            stored_to=self.durable[0],
-            emitted_to=self.durable[1],
+            stored_to=self.durable.sealed_to,
+            counted_to=self.durable.counted_to,
+            emitted_to=self.durable.emitted_to,
             lag=self.lag,
             watermark=run.watermark,
             touched=touched,
@@ -195,7 +199,7 @@ class PartitionTasklet:
         There is no mark if that moves nothing, or if all others are idle or have ended. If the log has moved on meanwhile,
         there is none either: whatever came is read first.
         """
-        mark = mark_for_idle(self.here.state.progress[0], self.here.idle | {self.partition})
+        mark = mark_for_idle(self.here.state.reached, self.here.idle | {self.partition})
         if mark > self.run.progress.watermark:
             self._input.mark(self._place, mark)
 
@@ -213,7 +217,7 @@ class PartitionTasklet:
         if not due or not self.outbox.write():
             return
         run = self.run.progress
-        reached = (run.offset, run.sealed_to, run.calls, run.emitted_to)
+        reached = (run.offset, run.sealed_to, run.counted_to, run.calls, run.emitted_to)
         try:
             if reached != self._stored and self.checkpoints.save(self.run):
                 self._stored = reached
@@ -225,8 +229,8 @@ class PartitionTasklet:
         self.here.trim_soon = True
         if floors is not None:
             self.durable = floors
-            stages = zip(floors[1], run.emitted_to, strict=True)
-            self.run.forget([min(stage) for stage in stages])  # this run may lag behind others
+            clocks = zip(floors.emitted_to, run.emitted_to, strict=True)
+            self.run.forget([min(clock) for clock in clocks])  # this run may lag behind others
 
 
 def aligned(chunks: list[Chunk]) -> list[Chunk]:

@@ -7,9 +7,9 @@ process record says how far a window record must be that goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -61,6 +61,26 @@ def past(emitted_to: Sequence[int], forgotten_to: Sequence[int]) -> bool:
     return all(emitted >= forgotten for emitted, forgotten in stages)
 
 
+class Reached(NamedTuple):
+    """How far durable records have come: nothing before will be asked for again."""
+
+    sealed_to: int
+    counted_to: tuple[int, ...]
+    """By lane."""
+    emitted_to: tuple[int, ...]
+    """By clock."""
+
+    @staticmethod
+    def least(reached: Sequence[Reached]) -> Reached:
+        """Returns how far all of several have come."""
+        sealed, counted, emitted = zip(*reached, strict=True)
+        return Reached(min(sealed), _least(counted), _least(emitted))
+
+
+def _least(positions: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(min(position) for position in zip(*positions, strict=True))
+
+
 class Checkpoints:
     """The records of one partition of one job."""
 
@@ -92,7 +112,7 @@ class Checkpoints:
         if not past(self._emitted_to(), forgotten_to):
             return False
         progress = run.progress
-        self._put(self._process, (progress.offset, progress.sealed_to), run.process_record())
+        self._put(self._process, (progress.offset, progress.sealed_to, *progress.counted_to), run.process_record())
         return True
 
     def _emitted_to(self) -> tuple[int, ...]:
@@ -106,14 +126,14 @@ class Checkpoints:
         if len(known) > _KEPT:
             self._store.drop(name, known[-_KEPT])
 
-    def floors(self) -> tuple[int, tuple[int, ...]] | None:
-        """How far all durable records have sealed and emitted: nothing before will be asked for again."""
+    def floors(self) -> Reached | None:
+        """How far all durable records have come; None while there may be older ones to come back to."""
         process, window = self._store.durable(self._process), self._store.durable(self._window)
-        ended = process[-1:] and process[-1][1] >= ENDING  # no second record will ever follow
+        ended = process[-1:] and min(process[-1][1:]) >= ENDING  # no second record will ever follow
         if (len(process) < _KEPT and not ended) or len(window) < _KEPT:
             return None
-        sealed = min(position[1] for position in process)
-        return sealed, tuple(min(stage) for stage in zip(*(position[1:] for position in window), strict=True))
+        sealed, *counted = _least(position[1:] for position in process)
+        return Reached(sealed, tuple(counted), _least(position[1:] for position in window))
 
     def load(self, input_bounds: tuple[int, int], output_end: Callable[[str], int]) -> Records:
         """The newest records that the logs bear out; nothing at all if none was ever stored."""

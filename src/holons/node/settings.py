@@ -34,6 +34,8 @@ class Settings:
     """After this long without a row, a partition is marked idle. None: never."""
     max_ahead_s: float | None = 60.0
     """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: no limit."""
+    ledger_rows: int = 2_000_000
+    """How many rows of a partition may wait for the cut of a count window before it waits for slower partitions."""
     preview_s: float | None = None
     """How often partitions send what they have in open windows, for `peek(window, preview=True)`. None: not at all."""
     replicas: int = 1

@@ -9,6 +9,8 @@ The bound must not wait for what only reading on can bring. It does not:
 - What it may owe are windows that end at or before m, in terms of stage 0. All runs have sealed so far, so everybody can
   emit these, stage after stage, without reading a row. Then it owes nothing, and reads on until it seals.
 
+Where rows are counted, everybody knows how far each partition's clock is, and that counts instead of what it has sealed.
+
 A call that is parked waits for others to seal what this partition has sealed: they are slower, so they are not held by it.
 """
 
@@ -50,8 +52,8 @@ def ahead(run: RunProgress, others: int, state: SharedState, max_ahead_us: int) 
     While some partition has sealed nothing at all, the others count from the oldest contribution that anybody has sealed. It
     is in every node's state until the last one has come along, so they wait at the same place after a restart.
     """
-    slowest = min(run.sealed_to, others)
-    if run.sealed_to <= slowest or run.watermark >= ENDING:
+    slowest = min(run.reached, others)
+    if run.reached <= slowest or run.watermark >= ENDING:
         return False
     if slowest == BEGINNING:
         slowest = state.oldest(0)
@@ -61,4 +63,4 @@ def ahead(run: RunProgress, others: int, state: SharedState, max_ahead_us: int) 
 def owes_windows(run: PartitionRun, others: int, max_ahead_us: int) -> bool:
     """Whether a partition has windows to emit that all have sealed, before it reads on."""
     progress = run.progress
-    return run.owes_windows(min(progress.sealed_to, others, progress.watermark - max_ahead_us))
+    return run.owes_windows(min(progress.reached, others, progress.watermark - max_ahead_us))

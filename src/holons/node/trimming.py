@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from holons.node.job_on_node import JobOnNode
 from holons.node.messages import Running
 from holons.node.ownership import Ownership, Trail
 from holons.node.ports import Ports
+from holons.node.recovery import Reached
 from holons.node.settings import Settings
 from holons.streams import Cursor
 
@@ -44,14 +44,6 @@ class StreamTrimmer:
         control.trim({writer: at for writer, at in needless.items() if at > control.start(writer)})
 
 
-class Floors(NamedTuple):
-    """How far all durable records of a job have come, and everything that runs here."""
-
-    sealed_to: int
-    emitted_to: tuple[int, ...]
-    """By stage."""
-
-
 def trim_state(here: JobOnNode, reports: Iterable[Running]) -> None:
     """Trims a job's shared state below what all durable records have passed, and everything that runs here as well.
 
@@ -60,24 +52,19 @@ def trim_state(here: JobOnNode, reports: Iterable[Running]) -> None:
     durable = durable_floors(reports, len(here.places))
     if durable is None:
         return
-    sealed_to, emitted_to = durable.sealed_to, list(durable.emitted_to)
-    for tasklet in here.tasklets.values():
-        sealed_to = min(sealed_to, tasklet.run.progress.sealed_to)
-        emitted_to = [min(pair) for pair in zip(emitted_to, tasklet.run.progress.emitted_to, strict=True)]
-    here.state.trim(here.job.sealed_by_stage(sealed_to), emitted_to)
+    running = (tasklet.run.progress for tasklet in here.tasklets.values())
+    least = Reached.least([durable, *(Reached(run.sealed_to, run.counted_to, run.emitted_to) for run in running)])
+    here.state.trim(here.job.sealed_by_clock(least.sealed_to, least.counted_to), least.emitted_to)
 
 
-def durable_floors(reports: Iterable[Running], partitions: int) -> Floors | None:
+def durable_floors(reports: Iterable[Running], partitions: int) -> Reached | None:
     """Returns what the durable records of all partitions have passed; None while some partition has reported nothing.
 
     Of several owners of a partition the one counts that has emitted most: records never go back.
     """
-    newest: dict[int, Floors] = {}
+    newest: dict[int, Reached] = {}
     for running in reports:
         best = newest.get(running.partition)
         if best is None or running.emitted_to > best.emitted_to:
-            newest[running.partition] = Floors(running.stored_to, running.emitted_to)
-    if len(newest) < partitions:
-        return None
-    stages: Iterable[Sequence[int]] = zip(*(floors.emitted_to for floors in newest.values()), strict=True)
-    return Floors(min(floors.sealed_to for floors in newest.values()), tuple(min(stage) for stage in stages))
+            newest[running.partition] = Reached(running.stored_to, running.counted_to, running.emitted_to)
+    return None if len(newest) < partitions else Reached.least(list(newest.values()))

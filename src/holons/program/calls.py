@@ -27,8 +27,9 @@ from holons.errors import (
     WrongScope,
 )
 from holons.names import check_name
+from holons.program.elements import by_kind, element_columns, keyed_element
 from holons.program.events import Events, Times
-from holons.program.handles import NO_KEY, LocalScope, When
+from holons.program.handles import LocalScope, When
 from holons.program.layout import Layout
 from holons.program.lines import line_of_user
 from holons.program.outputs import RESERVED, tables
@@ -153,13 +154,11 @@ class Call:
             if not completed.awaited:
                 raise completed.not_awaited()
         for index, singles in self._singles.items():
-            kinds: dict[object, list[tuple[object, int, int]]] = {}
-            for single in singles:  # types come from each row alone: in one column with 0.5, 1 would be 1.0
-                kinds.setdefault(_kind(single[0]), []).append(single)
-            for alike in kinds.values():
+            # types come from each row alone: in one column with 0.5, 1 would be 1.0
+            for alike in by_kind(singles, in_order=layout.handles[index].window.counted):
                 elements, times, places = zip(*alike, strict=True)
                 origin = self.events.ts.origin.take(np.array(places, dtype=np.int64))
-                rows = prepare(_columns(elements), np.array(times, dtype=np.int64), origin)
+                rows = prepare(element_columns(elements), np.array(times, dtype=np.int64), origin)
                 self._inserts.append((index, rows, False))
         for index, rows, own in self._inserts:
             if rows.count and (not own or self._advances or self._by_hand > BEGINNING):
@@ -239,7 +238,7 @@ class ProcessScope:
                 f"{handle}: a plain column of times in process, without the rows' origins",
                 hint='pass `events.ts`, or `events.times("column")`',
             )
-        if described.stage:
+        if described.stage and not described.window.counted:
             raise WrongScope(
                 f"{handle} is fed by on_window (stage {described.stage}), not by process",
                 hint=f"insert into {handle} in on_window, or declare it without stage=",
@@ -252,7 +251,13 @@ class ProcessScope:
                 "advance in an async process: the seals would fall into the middle of the call",
                 hint="use `async def each`, or a plain process",
             )
-        if self._handle(handle)[1].stage:
+        described = self._handle(handle)[1]
+        if described.window.counted:
+            raise WrongScope(
+                f"{handle}.advance: {described.window.noun} is full when its rows are there, whatever the time",
+                hint="advance a handle with windows of time, or leave it out",
+            )
+        if described.stage:
             raise WrongScope(f"{handle} belongs to a later stage, whose clock follows on_window")
         self._call().advance(ts)
 
@@ -264,6 +269,9 @@ class ProcessScope:
                 hint="read it in on_window, or `await handle.completed(window)` in an async process",
             )
         return self._value(Wanted(index, window))
+
+    def last_time(self, handle: str, window: Window) -> int:
+        raise WrongScope(f"{handle}.last_time in process", hint="ask in on_window, where the window is completed")
 
     def completed(self, handle: str, window: Window) -> Awaitable[Any]:
         if not self._layout.asynchronous:
@@ -380,18 +388,6 @@ def check_kept(handle: Handle, window: Window, reached: int) -> None:
         )
 
 
-def keyed_element(handle: Handle, element: object, key: object) -> object:
-    """Returns an element, with its key if every key has windows of its own; all rows without a key share one key."""
-    if handle.window.keyed:
-        return (0 if key is NO_KEY else key), element
-    if key is not NO_KEY:
-        raise BadElement(
-            f"{handle.name} has no session windows, and a key was inserted",
-            hint="for values by key use h.MergeMap(...) and insert((key, element), ts)",
-        )
-    return element
-
-
 @contextmanager
 def placed(**where: object) -> Iterator[None]:
     """Adds the place to errors; those of the user's code become `ProgramFailed`."""
@@ -417,22 +413,3 @@ def _in_log_order(parts: list[tuple[IntArray, pl.DataFrame]]) -> list[pl.DataFra
     places = np.concatenate([np.arange(len(frame)) for frame in frames])[order]
     edges = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
     return [frames[owners[low]][places[low:high]] for low, high in itertools.pairwise(edges) if low < high]
-
-
-def _kind(element: object) -> object:
-    """Returns the type of an element, part by part."""
-    if isinstance(element, tuple):
-        return tuple(map(_kind, element))
-    if isinstance(element, dict):
-        return tuple((name, _kind(part)) for name, part in element.items())
-    return type(element)
-
-
-def _columns(elements: tuple[object, ...]) -> object:
-    """Turns single elements into columns: a list of tuples becomes a tuple of lists."""
-    first = elements[0]
-    if isinstance(first, tuple):
-        return tuple(_columns(part) for part in zip(*elements, strict=True))
-    if isinstance(first, dict):
-        return {name: _columns(tuple(element[name] for element in elements)) for name in first}  # type: ignore[index]
-    return pl.Series(list(elements), strict=False)

@@ -7,15 +7,17 @@ what `on_window` sees, and in which order, does not depend on when deltas arrive
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
+from holons.counting import Cuts
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
-from holons.program.calls import check_channel, check_kept, check_peekable, keyed_element, placed
+from holons.program.calls import check_channel, check_kept, check_peekable, placed
+from holons.program.elements import keyed_element
 from holons.program.events import Times
 from holons.program.handles import LocalScope, When
 from holons.program.job import Job
@@ -43,8 +45,8 @@ class WindowPart:
         self.deltas: list[Delta] = []
         later = range(1, self.layout.stages)
         self.calls = 0
-        self.cursors: list[Emitted] = [_NOTHING_EMITTED] * self.layout.stages
-        self.emitted_to = [BEGINNING] * self.layout.stages
+        self.cursors: list[Emitted] = [_NOTHING_EMITTED] * self.layout.clocks
+        self.emitted_to = [BEGINNING] * self.layout.clocks
         self.sealed_to = [BEGINNING] * self.layout.stages
         self.locals = initial_locals(job, "window")
         self.local_stages: dict[str, int] = {}
@@ -52,7 +54,8 @@ class WindowPart:
         self.inserted = [0] * self.layout.stages
         """By stage, how many rows were inserted into it, so that each has a place of its own."""
         handles = self.layout.handles
-        self.local_panes = {i: SealedPanes(h) for i, h in enumerate(handles) if h.stage and not h.shared}
+        inserted = [i for stage in later for i in self.layout.stage_handles(stage)]
+        self.local_panes = {i: SealedPanes(handles[i]) for i in inserted if not handles[i].shared}
         self.contributions = {stage: Contributions(handles, self.layout.stage_handles(stage)) for stage in later}
         stitched = {c.handles[0] for c in self.layout.callbacks if not c.window.known_ahead}
         self.sessions = {index: Sessions(handles[index]) for index in sorted(stitched)}
@@ -61,17 +64,21 @@ class WindowPart:
         self.scope = WindowScope(self, partitions)
         self._program = bind(job.program, self.scope)
 
-    def work(self, replica: Replica, process_panes: dict[int, SealedPanes], sealed: int, calls: int = 1024) -> bool:
+    def work(
+        self, replica: Replica, process_panes: dict[int, SealedPanes], sealed: Sequence[int], calls: int = 1024
+    ) -> bool:
         """Calls `on_window` up to so many times for completed windows; says whether anything happened.
 
-        `sealed` is how far this partition's own process part has sealed, and so has its WLocal values.
+        `sealed` is by clock how far this partition has sealed itself, and so has its WLocal values.
         """
         self.scope.replica, self.scope.panes = replica, process_panes | self.local_panes
         happened = False
-        for stage in range(self.layout.stages):
+        for stage in range(self.layout.clocks):
             known = self._known(stage, replica, sealed)
-            limit = self.layout.emission_limit(stage, known)
-            if limit <= self.emitted_to[stage] and not self.sessions:
+            limit = reach = self.layout.emission_limit(stage, known)
+            if limit >= ENDING and stage >= self.layout.stages:
+                limit, reach = _at_the_end(replica.lanes[stage - self.layout.stages])
+            if reach <= self.emitted_to[stage] and not self.sessions:
                 continue
             while calls > 0:
                 due = self._next(stage, replica, known, limit)
@@ -82,17 +89,17 @@ class WindowPart:
                 happened = True
             else:
                 return happened
-            happened |= self._advance(stage, limit)
+            happened |= self._advance(stage, reach)
         for panes in self.local_panes.values():  # a run resumes after what was emitted, and needs nothing older
-            panes.trim(panes.handle.read_to(self.emitted_to) - panes.handle.keep_us)
+            panes.trim(panes.handle.read_to(self.emitted_to, self.layout.stages) - panes.handle.keep_us)
         return happened
 
-    def _known(self, stage: int, replica: Replica, sealed: int) -> int:
-        """Returns the instant up to which all values are complete that windows of a stage may read."""
-        known = replica.watermark(stage)
+    def _known(self, clock: int, replica: Replica, sealed: Sequence[int]) -> int:
+        """Returns up to where all values are complete that windows of a stage or a lane may read."""
+        known, earliest = replica.watermark(clock), clock if clock >= self.layout.stages else 0
         for handle in self.layout.handles:
-            if not handle.shared and handle.stage <= stage:
-                known = min(known, self.sealed_to[handle.stage] if handle.stage else sealed)
+            if not handle.shared and earliest <= handle.stage <= clock:
+                known = min(known, sealed[handle.stage])
         return known
 
     def _next(self, stage: int, replica: Replica, known: int, limit: int) -> tuple[Callback, Window, Emitted] | None:
@@ -202,6 +209,15 @@ class WindowPart:
             self.sessions[index].restore(windows, states)
 
 
+def _at_the_end(cuts: Cuts) -> tuple[int, int]:
+    """Returns up to which rank the windows of a lane that has ended are emitted, and up to where it is done with that."""
+    total = cuts.total
+    if total is None:  # others have sealed everything, and this node has not heard yet how many rows there are
+        rank = cuts.window.pane_start(cuts.found_to)
+        return rank, rank
+    return ENDING if cuts.window.partial else total, ENDING
+
+
 class WindowScope:
     """What handles may do in `on_window`: read completed windows, and insert into the next stage."""
 
@@ -239,6 +255,13 @@ class WindowScope:
     def insert(self, handle: str, element: object, ts: When, key: object) -> None:
         index, described = self._handle(handle)
         callback, window = self._now()
+        if described.window.counted or callback.window.counted:
+            counting = handle if described.window.counted else callback.method
+            raise WrongScope(
+                f"insert into {handle} in {callback.method}: {counting} is for count windows, which are over rows of "
+                "streams and feed no other windows",
+                hint="insert it in process",
+            )
         if described.stage != callback.stage + 1:
             raise WrongScope(
                 f"{handle} belongs to stage {described.stage}, and {callback.method} feeds stage {callback.stage + 1}",
@@ -272,6 +295,13 @@ class WindowScope:
                     hint="use the window that on_window is called with",
                 )
             return self._placed(described.aggregate.value(self._session))
+        self._check_completed(handle, described, window)
+        return self._placed(self._value(index, window))
+
+    def _check_completed(self, handle: str, described: Handle, window: Window) -> None:
+        """Raises unless a window is completed for everybody whenever the one is whose call this is."""
+        callback, now = self._now()
+        self._check_axis(handle, described)
         if described.stage > callback.stage:
             raise WrongScope(f"{handle} belongs to a later stage", hint=f"read it in the on_window of {handle}")
         if described.own_stage and described.stage < callback.stage:
@@ -283,7 +313,26 @@ class WindowScope:
                 hint="read windows that end at or before the window that on_window is called with",
             )
         check_kept(described, window, now.end)
-        return self._placed(self._value(index, window))
+
+    def _check_axis(self, handle: str, described: Handle) -> None:
+        """Windows of time and of ranks, and those of different ranks, say nothing about each other."""
+        callback, _ = self._now()
+        if described.stage != callback.stage and (described.window.counted or callback.window.counted):
+            raise WrongScope(
+                f"{handle} in {callback.method}: windows of {described.window} and of {callback.window} are not completed "
+                "in one order",
+                hint=f"read {handle} in its own on_window; several values of the same rows are one handle: h.Product(...)",
+            )
+
+    def last_time(self, handle: str, window: Window) -> int:
+        index, described = self._handle(handle)
+        if not described.window.counted:
+            raise WrongScope(
+                f"{handle}.last_time({window}): that is for count windows", hint="the window itself has its times"
+            )
+        self._check_completed(handle, described, window)
+        assert self.replica is not None
+        return self.replica.last_time(index, window)
 
     def _value(self, index: int, window: Window) -> Any:  # noqa: ANN401
         handle = self._layout.handles[index]

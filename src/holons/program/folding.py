@@ -98,6 +98,12 @@ def check_foldable(job: Job) -> None:
             f"{type(job.program).__name__} awaits completed windows, and tasks cannot wait for each other",
             hint="run it on nodes: h.run(job, ...)",
         )
+    for index in job.layout.lanes:
+        handle = job.layout.handles[index]
+        raise NotFoldable(
+            f"{handle.name} is over {handle.window}: which rows belong to a window is known only when all partitions are",
+            hint="run it on nodes: h.run(job, ...)",
+        )
 
 
 def needs_order(job: Job, *, bounded: bool) -> bool:
@@ -299,10 +305,10 @@ class Fold:
             for run in self.runs:
                 while run.step(self.replica):
                     happened = True
-                made, deltas = run.drain()
+                made, messages = run.drain()
                 outputs += made
-                for delta in deltas:
-                    self.replica.apply(delta)
+                for message in messages:
+                    self.replica.take_in(message)
                     happened = True
         self._trim()
         return outputs
@@ -310,7 +316,7 @@ class Fold:
     def _trim(self) -> None:
         progress = [run.progress for run in self.runs]
         emitted = [min(stage) for stage in zip(*(run.emitted_to for run in progress), strict=True)]
-        self.replica.trim(self.job.sealed_by_stage(min(run.sealed_to for run in progress)), emitted)
+        self.replica.trim(self.job.sealed_by_clock(min(run.sealed_to for run in progress), ()), emitted)
         for run in self.runs:
             run.forget(run.progress.emitted_to)
 

@@ -46,6 +46,8 @@ class Scope(Protocol):
 
     def read(self, handle: str, window: Window) -> Any: ...  # noqa: ANN401
 
+    def last_time(self, handle: str, window: Window) -> int: ...
+
     def completed(self, handle: str, window: Window) -> Awaitable[Any]: ...
 
     def peek(self, handle: str, window: Window, preview: bool) -> Any: ...  # noqa: ANN401
@@ -107,6 +109,16 @@ class WindowedHandle(Declared, Generic[V]):
             )
         if accumulate and not window.may_accumulate:
             raise BadWindow("only tumbling windows accumulate", hint="use h.Tumbling(...) with accumulate=True")
+        if window.counted and stage:
+            raise BadWindow(
+                f"{window} in stage {stage}: rows of streams are counted, not what on_window inserts",
+                hint="count rows in process, without stage=; over results use h.Tumbling",
+            )
+        if window.counted and keep is not None:
+            raise BadWindow(
+                f"keep={keep!r} is a time, and {window} counts rows",
+                hint="a count window keeps the windows that end within one size before it; there is nothing to choose",
+            )
         if not window.known_ahead and not self.shared:
             raise BadWindow("sessions are stitched over all partitions", hint="use h.WCRDT with h.Session")
         self.crdt = crdt
@@ -135,6 +147,10 @@ class WindowedHandle(Declared, Generic[V]):
                 f"{self._name}[{window!r}]: that is no window", hint="use the window that on_window is called with"
             )
         return self._running().read(self._name, window)
+
+    def last_time(self, window: Window) -> int:
+        """When the last row of a completed count window was, in microseconds: in `on_window`."""
+        return self._running().last_time(self._name, window)
 
     def completed(self, window: Window) -> Awaitable[V]:
         """`await` this in an `async def process`: the value, once every partition has sealed the window."""

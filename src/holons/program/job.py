@@ -146,9 +146,9 @@ class Job:
         """Where a run of this job leaves off that has stored these records, and was itself silent up to `before`."""
         return cut_after(records, before)
 
-    def sealed_by_stage(self, sealed_to: int) -> list[int]:
-        """How far each stage is sealed once stage 0 is sealed so far everywhere."""
-        return [self.layout.reach(stage, sealed_to) for stage in range(self.layout.stages)]
+    def sealed_by_clock(self, sealed_to: int, counted_to: Sequence[int]) -> list[int]:
+        """How far each stage is sealed once stage 0 is sealed so far everywhere; then how far each lane is."""
+        return [*(self.layout.reach(stage, sealed_to) for stage in range(self.layout.stages)), *counted_to]
 
     def peek(self, state: SharedState, handle: str, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
         """UNSAFE, for people to look at: what a state knows of a window of a shared handle now; None if nothing.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,9 +42,19 @@ class Layout:
     asynchronous: bool
     row_by_row: bool
 
-    @property
+    @cached_property
     def stages(self) -> int:
-        return 1 + max((handle.stage for handle in self.handles), default=0)
+        return stages_of(self.handles)
+
+    @cached_property
+    def lanes(self) -> tuple[int, ...]:
+        """The handles that count rows. Each is a lane: a clock of its own, on the axis of ranks, beside the stages."""
+        return tuple(index for index, handle in enumerate(self.handles) if handle.window.counted)
+
+    @property
+    def clocks(self) -> int:
+        """How many clocks there are: those of the stages, then those of the lanes."""
+        return self.stages + len(self.lanes)
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -101,9 +111,10 @@ def layout_of(program: Program) -> Layout:
     if not isinstance(program, Program):
         raise BadProgram(f"{program!r} is not a program", hint="pass an instance: class Mine(h.Program), then Mine()")
     handles: list[Handle] = []
+    parts = list(_programs(program))
     locals_: dict[str, Local[Any]] = {}
     callbacks: list[Callback] = []
-    for path, nested in _programs(program):
+    for path, nested in parts:
         check_names(nested)
         prefix = ".".join((*path, ""))
         for name, declared in _declared(nested):
@@ -111,6 +122,8 @@ def layout_of(program: Program) -> Layout:
                 handles.append(_handle(check_name("handle", prefix + name), declared))
             elif isinstance(declared, Local):
                 locals_[check_name("handle", prefix + name)] = declared
+    _number_lanes(handles)
+    for path, nested in parts:
         callbacks.extend(_callbacks(path, nested, handles))
     if not handles and not _has(program, "process") and not _has(program, "each"):
         raise BadProgram(
@@ -126,11 +139,9 @@ def layout_of(program: Program) -> Layout:
         raise BadProgram(f"{entry.__name__} yields", hint="write rows with self.output(...); only on_window yields")
     _check_stages(program, handles, callbacks)
     asynchronous = inspect.iscoroutinefunction(entry)
-    if handles and not callbacks and not asynchronous:
-        raise BadProgram(
-            f"nothing ever reads {handles[0].name}",
-            hint="write on_window(self, window), or `async def process` and await handle.completed(window)",
-        )
+    if handles and not callbacks and not (asynchronous and any(handle.window.awaitable for handle in handles)):
+        awaits = ", or `async def process` and await handle.completed(window)" if handles[0].window.awaitable else ""
+        raise BadProgram(f"nothing ever reads {handles[0].name}", hint=f"write on_window(self, window){awaits}")
     if not row_by_row and _has(program, "each"):
         raise BadProgram(f"{type(program).__name__} has both process and each", hint="keep one of them")
     return Layout(program, tuple(handles), locals_, tuple(callbacks), asynchronous, row_by_row)
@@ -186,8 +197,22 @@ def _handle(name: str, declared: WindowedHandle[Any]) -> Handle:
         shared=declared.shared,
         accumulate=declared.accumulate,
         keep_us=declared.keep_us,
-        own_stage=declared.own_stage,
+        own_stage=declared.own_stage or declared.window.counted,
     )
+
+
+def stages_of(handles: Iterable[Handle]) -> int:
+    """Returns how many stages there are; those who count rows are in none."""
+    return 1 + max((handle.stage for handle in handles if not handle.window.counted), default=0)
+
+
+def _number_lanes(handles: list[Handle]) -> None:
+    """Gives each handle that counts rows a clock of its own, behind those of the stages."""
+    clock = stages_of(handles)
+    for index, handle in enumerate(handles):
+        if handle.window.counted:
+            handles[index] = replace(handle, stage=clock)
+            clock += 1
 
 
 def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -> list[Callback]:
@@ -235,10 +260,10 @@ def _callbacks(path: tuple[str, ...], program: Program, handles: list[Handle]) -
 
 
 def _kinds(own: list[tuple[int, Handle]]) -> dict[tuple[object, ...], list[tuple[int, Handle]]]:
-    """Groups handles that share their windows: of one stage and specification, unless rows make the windows of each."""
+    """Groups handles that share their windows: of one stage and specification, unless rows make or cut those of each."""
     kinds: dict[tuple[object, ...], list[tuple[int, Handle]]] = {}
     for index, handle in own:
-        apart = None if handle.window.known_ahead else index
+        apart = None if handle.window.known_ahead and not handle.window.counted else index
         kinds.setdefault((handle.stage, handle.window, apart), []).append((index, handle))
     return kinds
 
@@ -249,6 +274,8 @@ def _has(program: Program, method: str) -> bool:
 
 def _check_stages(program: Program, handles: list[Handle], callbacks: list[Callback]) -> None:
     for handle in handles:
+        if handle.window.counted:
+            continue
         if handle.stage and not any(callback.stage == handle.stage - 1 for callback in callbacks):
             raise BadProgram(
                 f"{handle.name} is in stage {handle.stage}, but no callback of {type(program).__name__} feeds it",

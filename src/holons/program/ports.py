@@ -33,7 +33,7 @@ class RunProgress(msgspec.Struct, frozen=True):
     sealed_to: int
     """Up to where stage 0 is sealed."""
     emitted_to: tuple[int, ...]
-    """By stage, up to where windows are emitted."""
+    """By clock, up to where windows are emitted: those of stages in event time, those of lanes in ranks."""
     calls: int
     """How many windows are emitted."""
     forgotten_to: tuple[int, ...]
@@ -50,6 +50,15 @@ class RunProgress(msgspec.Struct, frozen=True):
     """how many since they had no usable time,"""
     future: int = 0
     """and how many of those since they were dated too far after they were appended."""
+    counted_to: tuple[int, ...] = ()
+    """By lane, up to which rank it is sealed."""
+    rows_held: int = 0
+    """How many counted rows wait for their cut."""
+
+    @property
+    def reached(self) -> int:
+        """Up to where others may know it: of lanes they know the clock itself, else where stage 0 is sealed."""
+        return max(self.sealed_to, self.watermark) if self.counted_to else self.sealed_to
 
 
 class RecordHeader(NamedTuple):
@@ -75,6 +84,11 @@ class SharedState(Protocol):
     @property
     def progress(self) -> Sequence[Sequence[int]]:
         """By stage and partition, up to where everything is known that the partition has sealed."""
+        ...
+
+    @property
+    def reached(self) -> Sequence[int]:
+        """By partition, up to where in event time it is known: where stage 0 is sealed, or how far its rows are counted."""
         ...
 
     def receive(self, data: bytes) -> bool:

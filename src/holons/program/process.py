@@ -18,11 +18,13 @@ import polars as pl
 import pyarrow as pa
 
 from holons.algebra import Origin
+from holons.counting import Samples
 from holons.errors import InvariantBroken
 from holons.program.calls import Call, ProcessScope, Wanted, placed
 from holons.program.events import Event
 from holons.program.job import Job
-from holons.program.layout import bind
+from holons.program.lanes import Lanes
+from holons.program.layout import Layout, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import Output, number, tables
 from holons.program.ports import AppendedRows
@@ -80,7 +82,14 @@ class ProcessPart:
     scope_of: type[ProcessScope] = ProcessScope
 
     def __init__(
-        self, job: Job, partition: int, input_index: int, resume: bytes | None = None, *, silent_below: int = 0
+        self,
+        job: Job,
+        partition: int,
+        input_index: int,
+        resume: bytes | None = None,
+        *,
+        partitions: int = 1,
+        silent_below: int = 0,
     ) -> None:
         self.layout = job.layout
         self.silent_below = silent_below
@@ -91,14 +100,14 @@ class ProcessPart:
         self.disorder_us = self.input.disorder_us
         self.partition = partition
         self.state = ProcessState(locals=initial_locals(job, "process"))
-        stage_handles = self.layout.stage_handles(0)
-        self.local_panes = {
-            i: SealedPanes(self.layout.handles[i]) for i in stage_handles if not self.layout.handles[i].shared
-        }
-        self.contributions = Contributions(self.layout.handles, stage_handles)
+        stage_handles, handles = self.layout.stage_handles(0), self.layout.handles
+        inserted = (*stage_handles, *self.layout.lanes)
+        self.local_panes = {i: SealedPanes(handles[i]) for i in inserted if not handles[i].shared}
+        self.contributions = Contributions(handles, stage_handles)
+        self.lanes = Lanes(self.layout, partition, partitions)
         if resume is not None:
             self._restore(resume)
-        self.deltas: list[Delta] = []
+        self.messages: list[Delta | Samples] = []
         self.outputs: list[Output] = []
         self._waiting: deque[RowSlice | _QueuedMark] = deque()
         self._read_to = self.state.offset
@@ -271,7 +280,8 @@ class ProcessPart:
         """Makes the effects of a call real that has returned."""
         call, state = begun.call, self.state
         for index, rows in call.checked_inserts(self.layout):
-            self.contributions.insert(index, rows)
+            if not self.lanes.take(index, rows):
+                self.contributions.insert(index, rows)
         outputs = [(channel, tables([frame])) for channel, frame in begun.diverted]
         outputs += call.ordered_outputs(state.columns)
         if begun.end > self.silent_below:
@@ -283,13 +293,20 @@ class ProcessPart:
         self._seal(self.watermark)
 
     def _seal(self, watermark: int) -> None:
-        """Seals all panes that the clock has passed, as one delta, even if it is empty."""
+        """Seals all panes that the clock has passed, as one delta, even if it is empty; counts what came before it."""
+        self.lanes.move(watermark)
         end = self.layout.boundary(0, watermark)
         if end <= self.state.sealed_to:
             return
         seals = seal_up_to(self.contributions, end, self.local_panes)
-        self.deltas.append(Delta(0, self.partition, self.state.sealed_to, end, seals))
+        self.messages.append(Delta(0, self.partition, self.state.sealed_to, end, seals))
         self.state.sealed_to = end
+
+    def count(self, replica: Replica) -> bool | None:
+        """Publishes ranks, and seals what is cut by now; says whether anything is to be sent, None if nothing is new."""
+        messages = self.lanes.work(replica.lanes, self.local_panes)
+        self.messages += messages or ()
+        return None if messages is None else bool(messages)
 
     def absorb(self, contributions: Iterable[bytes], state: ProcessState) -> None:
         """Merges rows that were folded elsewhere (`program.folding`), with the state that they lead to; then seals."""
@@ -302,7 +319,7 @@ class ProcessPart:
 
     def snapshot(self) -> bytes:
         """Returns the record to resume from. A parked call counts as not yet begun. Nothing may wait to be sent."""
-        if self.deltas or self.outputs:
+        if self.messages or self.outputs:
             raise InvariantBroken(
                 "covering checkpoints: outputs and deltas are written before the record", hint="drain first"
             )
@@ -322,11 +339,17 @@ class ProcessPart:
             future=state.future,
         )
         return PROCESS.encode(
-            record, [freeze(state.locals), open_states, [nested(seals) for _, seals in panes.values()]]
+            record,
+            [
+                freeze(state.locals),
+                open_states,
+                [nested(seals) for _, seals in panes.values()],
+                self.lanes.snapshot(),
+            ],
         )
 
     def _restore(self, resume: bytes) -> None:
-        record, (locals_, open_states, payloads) = PROCESS.decode(resume)
+        record, (locals_, open_states, payloads, lanes) = PROCESS.decode(resume)
         self.state = ProcessState(
             offset=record.offset,
             watermark=record.watermark,
@@ -341,22 +364,17 @@ class ProcessPart:
         self.contributions.restore(record.contributions, open_states)
         for (index, sealed), seals in zip(record.panes.items(), payloads, strict=True):
             self.local_panes[index].restore(sealed, seals)
+        self.lanes.restore(lanes)
 
     def forget(self, emitted_to: Sequence[int]) -> None:
         """Drops the WLocal values that a stored window record does not need any more."""
         for panes in self.local_panes.values():
-            panes.trim(panes.handle.read_to(emitted_to) - panes.handle.keep_us)
+            panes.trim(panes.handle.read_to(emitted_to, self.layout.stages) - panes.handle.keep_us)
 
     @property
     def forgotten_to(self) -> list[int]:
-        """Returns for each stage how far a window part must have emitted to find all WLocal values here that it may read."""
-        forgotten_to = [BEGINNING] * self.layout.stages
-        for panes in self.local_panes.values():
-            if panes.trimmed_to > BEGINNING:
-                reached = panes.trimmed_to + panes.handle.keep_us
-                readers = 1 if panes.handle.own_stage else self.layout.stages
-                forgotten_to[:readers] = [max(before, reached) for before in forgotten_to[:readers]]
-        return forgotten_to
+        """Returns for each clock how far a window part must have emitted to find all WLocal values here that it may read."""
+        return forgotten_to(self.layout, self.local_panes)
 
 
 def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, SealedPanes]) -> tuple[Seal, ...]:
@@ -368,3 +386,15 @@ def seal_up_to(contributions: Contributions, end: int, local_panes: dict[int, Se
             panes.add(pane, 0, state)
         seals.append(Seal(index, pane, contributions.encode(index, state) if panes is None else b""))
     return tuple(seals)
+
+
+def forgotten_to(layout: Layout, local_panes: dict[int, SealedPanes]) -> list[int]:
+    """Returns by clock how far a window part must have emitted to find all values that it may read in `local_panes`."""
+    reached_by_clock = [BEGINNING] * layout.clocks
+    for panes in local_panes.values():
+        if panes.trimmed_to > BEGINNING:
+            reached = panes.trimmed_to + panes.handle.keep_us
+            own = panes.handle.stage
+            readers = slice(own, own + 1 if panes.handle.own_stage else layout.stages)
+            reached_by_clock[readers] = [max(before, reached) for before in reached_by_clock[readers]]
+    return reached_by_clock

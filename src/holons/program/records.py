@@ -10,8 +10,8 @@ from holons.program.outputs import Cut, Emitted
 from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord
 
 
-class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/2"):
-    """Where a process part resumes. Its states are its locals, its open panes, and its sealed panes by handle."""
+class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/3"):
+    """Where a process part resumes. Its states are its locals, its open panes, its sealed panes by handle, and its lanes."""
 
     offset: int
     watermark: int
@@ -36,7 +36,7 @@ class WindowRecord(msgspec.Struct, frozen=True, array_like=True, tag="window/1")
 
     calls: int
     cursors: list[Emitted]
-    """By stage, the last window that was emitted."""
+    """By clock (stages, then lanes), the last window that was emitted."""
     emitted_to: list[int]
     sealed_to: list[int]
     local_stages: dict[str, int]

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from holons.algebra import State
+from holons.counting import Samples
 from holons.errors import InvariantBroken
 from holons.program.emission import WindowPart
 from holons.program.job import Job
@@ -35,7 +36,9 @@ class ProgramRun:
         resume, cut = resume or Records(), cut or Cut()
         self.partition = partition
         self._layout = job.layout
-        self._process = ProcessPart(job, partition, input_index, resume.process, silent_below=cut.offset)
+        self._process = ProcessPart(
+            job, partition, input_index, resume.process, partitions=partitions, silent_below=cut.offset
+        )
         self._window = WindowPart(job, partition, partitions, resume.window, cut=cut)
         self._process.scope.known_here = self._window.scope.known_here = self._known_here
         self._forgotten: Sequence[int] = ()
@@ -61,6 +64,8 @@ class ProgramRun:
                 late=process.state.ordinals.get(LATE, 0),
                 dead=process.state.ordinals.get(DEAD, 0),
                 future=process.state.future,
+                counted_to=process.lanes.sealed_to,
+                rows_held=process.lanes.rows_held,
             )
         return self._progress
 
@@ -104,16 +109,21 @@ class ProgramRun:
     # --- work ------------------------------------------------------------------------------------------------------
 
     def work(self, state: SharedState) -> bool:
-        """One call of `process`; says whether anything happened."""
-        if not self._process.busy:
-            return False
-        self._progress = None
-        return self._process.work(replica_of(state))
+        """One call of `process`, and what follows for the rows that are counted; says whether anything happened."""
+        process, happened = self._process, False
+        if process.busy:
+            self._progress = None
+            happened = process.work(replica_of(state))
+        if process.lanes and (news := process.count(replica_of(state))) is not None:
+            self._progress = None
+            happened |= news
+        return happened
 
     def emit(self, state: SharedState, calls_max: int) -> bool:
         """Calls `on_window` for up to so many windows that are complete; says whether anything happened."""
         process = self._process
-        happened = self._window.work(replica_of(state), process.local_panes, process.state.sealed_to, calls_max)
+        sealed = [process.state.sealed_to, *self._window.sealed_to[1:], *process.lanes.sealed_to]
+        happened = self._window.work(replica_of(state), process.local_panes, sealed, calls_max)
         if happened:
             self._progress = None
         return happened
@@ -123,16 +133,17 @@ class ProgramRun:
         processed = self.work(state)
         return self.emit(state, calls_max) or processed
 
-    def drain(self) -> tuple[list[Output], list[Delta]]:
-        """What is to be written, in this order: outputs, then deltas."""
+    def drain(self) -> tuple[list[Output], list[Delta | Samples]]:
+        """What is to be written, in this order: outputs, then messages."""
         process, window = self._process, self._window
-        outputs, deltas = process.outputs + window.outputs, process.deltas + window.deltas
-        process.outputs, window.outputs, process.deltas, window.deltas = [], [], [], []
-        return outputs, deltas
+        outputs, messages = process.outputs + window.outputs, process.messages + window.deltas
+        process.outputs, window.outputs, process.messages, window.deltas = [], [], [], []
+        return outputs, messages
 
     def owes_windows(self, watermark: int) -> bool:
         """Whether windows are not emitted yet that are complete once all partitions have reached a watermark of stage 0."""
-        emitted_to, layout = self._window.emitted_to, self._layout
+        layout = self._layout
+        emitted_to = self._window.emitted_to[: layout.stages]
         if watermark <= min(emitted_to):
             return False
         return any(
@@ -178,7 +189,8 @@ class ProgramRun:
     def _known_here(self, index: int, window: Window) -> State | None:
         """What this partition has in a window of a WLocal, sealed or not."""
         panes = (self._process.local_panes | self._window.local_panes)[index]
-        return known_state(panes, window, [self._contributions(panes.handle.stage).unsealed(index)])
+        opened = {} if panes.handle.window.counted else self._contributions(panes.handle.stage).unsealed(index)
+        return known_state(panes, window, [opened])
 
     # --- checkpoints -----------------------------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from holons.algebra import Groups, Origin, Rows, State
-from holons.algebra.aggregate import Aggregate
+from holons.algebra import Origin, State
 from holons.program.events import Event, Events, Times, event_times
 from holons.program.job import Job
 from holons.program.layout import Callback, at_path, bind
 from holons.program.outputs import Collected, tables
+from holons.semantics.counted import CountedRows, fold_rows
 from holons.semantics.scopes import Await, Inserted, OracleProcessScope, OracleWindowScope
 from holons.wcrdt.handle import Handle
 from holons.windows import BEGINNING, TIME_LIMIT, Mark, Window, instant_text, micros
@@ -64,6 +64,8 @@ class OracleWorld:
     outputs: Collected = field(default_factory=dict)
     values: dict[tuple[int, Window, int | None], Any] = field(default_factory=dict)
     """Values that were computed already: by handle, window, and partition if it is of one alone."""
+    known_rows: dict[tuple[int, int, tuple[int, ...]], CountedRows] = field(default_factory=dict)
+    """By handle that counts rows, how many inserts it had, and the clocks at which this was all."""
     known_windows: dict[tuple[str, int], list[Window]] = field(default_factory=dict)
     """By channel, and how many inserts its handles had when these windows were computed."""
 
@@ -73,7 +75,7 @@ class OracleWorld:
     def step(self) -> bool:
         """Lets every partition run as far as it can, then emits what is complete."""
         moved = [partition.run() for partition in self.partitions]
-        emitted = [partition.emit(stage) for stage in range(self.job.layout.stages) for partition in self.partitions]
+        emitted = [partition.emit(clock) for clock in range(self.job.layout.clocks) for partition in self.partitions]
         return any(moved) or any(emitted)
 
     def watermark(self, stage: int) -> int:
@@ -88,12 +90,27 @@ class OracleWorld:
         state = handle.aggregate.zero(1)
         for partition in self.partitions:
             if only is None or partition.number == only:
-                state = handle.aggregate.merge(state, partition.fold(handle, index, start, window.end, window.key))
+                if handle.window.counted:
+                    part = fold_rows(handle, self.counted(index).rows(window, partition.number))
+                else:
+                    part = partition.fold(handle, index, start, window.end, window.key)
+                state = handle.aggregate.merge(state, part)
         value = self.values[index, window, only] = handle.aggregate.value(state)
         return value
 
+    def counted(self, index: int) -> CountedRows:
+        """Returns the rows that a handle counts, in the order of all of them, as far as that is known by now."""
+        inserted = [partition.inserted[index] for partition in self.partitions]
+        key = index, sum(map(len, inserted)), tuple(partition.clocks[0] for partition in self.partitions)
+        if key not in self.known_rows:
+            self.known_rows = {known: rows for known, rows in self.known_rows.items() if known[0] != index}
+            self.known_rows[key] = CountedRows.of(inserted, [partition.clocks[0] for partition in self.partitions])
+        return self.known_rows[key]
+
     def windows(self, callback: Callback, limit: int) -> list[Window]:
         """Returns every window of a callback that holds a row and ends by `limit`, in order."""
+        if callback.window.counted:
+            return self.counted(callback.handles[0]).windows(callback.window)
         inserts = sum(len(partition.inserted[index]) for partition in self.partitions for index in callback.handles)
         if (callback.channel, inserts) not in self.known_windows:
             self.known_windows[callback.channel, inserts] = sorted(self._all_windows(callback))
@@ -118,7 +135,7 @@ class OraclePartition:
         self.event_clock = BEGINNING
         self.inserted: dict[int, list[Inserted]] = {index: [] for index in range(len(self.layout.handles))}
         self.locals = {name: copy.deepcopy(local.initial) for name, local in self.layout.locals.items()}
-        self.emitted: list[set[tuple[int, Window]]] = [set() for _ in range(self.layout.stages)]
+        self.emitted: list[set[tuple[int, Window]]] = [set() for _ in range(self.layout.clocks)]
         self.script = self._script(log, rows_per_call)
         self.waiting: Await | None = None
         self.ended = False
@@ -240,7 +257,9 @@ class OraclePartition:
 
     def emit(self, stage: int) -> bool:
         """Calls `on_window` for every completed window that was not called yet; then the clock of the next stage follows."""
-        limit = self.layout.emission_limit(stage, self.layout.boundary(stage, self.world.watermark(stage)))
+        limit = BEGINNING  # where rows are counted, windows are full, or not
+        if stage < self.layout.stages:
+            limit = self.layout.emission_limit(stage, self.layout.boundary(stage, self.world.watermark(stage)))
         due = [
             (window.order(), number, callback, window)
             for number, callback in enumerate(self.layout.callbacks)
@@ -274,15 +293,10 @@ class OraclePartition:
 
     def fold(self, handle: Handle, index: int, start: int, end: int, key: object) -> State:
         """Folds this partition's rows of a window, one by one."""
-        state = handle.aggregate.zero(1)
+        chosen_rows = []
         for block in self.inserted[index]:
             chosen = (block.rows.ts >= start) & (block.rows.ts < end)
             if handle.window.keyed:
                 chosen &= np.array([other == key for other, _ in block.keyed_times()], dtype=np.bool_)
-            for row in np.flatnonzero(chosen).tolist():
-                state = handle.aggregate.merge(state, _fold_one(handle.aggregate, block.rows, row))
-        return state
-
-
-def _fold_one(aggregate: Aggregate[Any], rows: Rows, row: int) -> State:
-    return aggregate.fold(Groups.single(1), rows.take(np.array([row])))
+            chosen_rows += [(block.rows, row) for row in np.flatnonzero(chosen).tolist()]
+        return fold_rows(handle, chosen_rows)

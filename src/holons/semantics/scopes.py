@@ -95,7 +95,7 @@ class OracleProcessScope:
         assert not isinstance(ts, np.ndarray)
         index = self.layout.indices[handle]
         described = self.layout.handles[index]
-        if described.stage:
+        if described.stage and not described.window.counted:
             raise WrongScope(f"{handle} is fed by on_window")
         times = self._times(ts)
         block = _inserted(described, element, key, times.micros, times.origin)
@@ -119,6 +119,9 @@ class OracleProcessScope:
     def read(self, handle: str, window: Window) -> Any:  # noqa: ANN401
         index = self.layout.indices[handle]
         return self.owner.world.value(self.layout.handles[index], index, window)
+
+    def last_time(self, handle: str, window: Window) -> int:
+        raise WrongScope("last_time in process")
 
     def completed(self, handle: str, window: Window) -> Awaitable[Any]:
         described = self.layout.handles[self.layout.indices[handle]]
@@ -205,6 +208,9 @@ class OracleWindowScope:
             return value
         readers = 1 if callback.once else len(self.owner.world.partitions)
         return value.placed(self.partition % readers, readers)
+
+    def last_time(self, handle: str, window: Window) -> int:
+        return self.owner.world.counted(self.layout.indices[handle]).last_time(window)
 
     def advance(self, handle: str, ts: Times | int) -> None:
         raise WrongScope("advance in on_window")

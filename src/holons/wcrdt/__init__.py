@@ -17,7 +17,7 @@ from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes, nested
 from holons.wcrdt.preview import Preview, Previews, known_state
 from holons.wcrdt.records import RecordFormat, ReplicaState
-from holons.wcrdt.replica import Applied, Gap, Replica
+from holons.wcrdt.replica import Applied, Gap, Replica, decode_message
 from holons.wcrdt.sessions import Sessions
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Sealed",
     "SealedPanes",
     "Sessions",
+    "decode_message",
     "known_state",
     "nested",
 ]

@@ -72,14 +72,18 @@ class SealedPanes:
 
     def state(self, window: Window) -> State:
         """Returns the state of a window that all partitions have sealed."""
-        return self._window(window).state
+        return self.handle.aggregate_state(self._window(window).state)
+
+    def last_time(self, window: Window) -> int:
+        """Returns when the last row of a completed count window was."""
+        return self.handle.last_time(self._window(window).state)
 
     def value(self, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
         """Returns the value of such a window. A plain map is read once for all partitions of this node."""
         folded = self._window(window)
         if folded.keyed is not None:
             return folded.keyed
-        value = self.handle.aggregate.value(folded.state)
+        value = self.handle.aggregate.value(self.handle.aggregate_state(folded.state))
         folded.keyed = value if isinstance(value, Keyed) and value.plain else None
         return value
 
@@ -98,7 +102,7 @@ class SealedPanes:
             newest = self._newest(panes[-1])
             return self._fold(newest) if newest else None
         seals = [seal for pane in panes if pane in self._seals for seal in sorted(self._seals[pane].items())]
-        return self._fold(seals) if seals else None
+        return self.handle.aggregate_state(self._fold(seals)) if seals else None
 
     def pane_state(self, pane: int) -> State:
         """Returns the fold of all contributions to one sealed pane, in partition order."""

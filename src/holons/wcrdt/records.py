@@ -103,3 +103,5 @@ class ReplicaState(msgspec.Struct, frozen=True, array_like=True):
     """By handle."""
     payloads: list[list[bytes]]
     """By handle, the states of its panes."""
+    lanes: list[bytes] = []
+    """By lane, the samples that are known, and the cuts that were trimmed."""

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from holons import wire
 from holons.algebra import State
-from holons.errors import InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
+from holons.counting import CountWindow, Cuts, Samples
+from holons.errors import CodecError, InvariantBroken, NondeterministicProgram, WindowNotCompleted, WindowTrimmed
 from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
@@ -49,9 +50,15 @@ class Replica:
     def __init__(self, handles: Sequence[Handle], partitions: int, resume: ReplicaState | None = None) -> None:
         self.handles = tuple(handles)
         self.partitions = partitions
-        self.stages = 1 + max((handle.stage for handle in handles), default=0)
+        self.stages = 1 + max((handle.stage for handle in handles if not handle.window.counted), default=0)
+        self.lanes = [
+            Cuts(handle.window, partitions, lane, None if resume is None else resume.lanes[lane])
+            for lane, handle in enumerate(handle for handle in handles if handle.window.counted)
+            if isinstance(handle.window, CountWindow)
+        ]
+        """What is known of the ranks of all partitions, and of the cuts, by lane."""
         self.panes = [SealedPanes(handle) for handle in handles]
-        self.progress = [[BEGINNING] * partitions for _ in range(self.stages)]
+        self.progress = [[BEGINNING] * partitions for _ in range(self.stages + len(self.lanes))]
         self.previews = Previews(self.handles)
         self._waiting: dict[tuple[int, int], list[Delta]] = {}
         if resume is not None:
@@ -63,7 +70,19 @@ class Replica:
 
     def receive(self, data: bytes) -> bool:
         """Takes in a message of the sync stream; says whether it brought anything new."""
-        return self.apply(Delta.decode(data)) is Applied.NEW
+        return self.take_in(decode_message(data))
+
+    def take_in(self, message: Delta | Samples) -> bool:
+        """Takes in a message that is decoded already; says whether it brought anything new."""
+        if isinstance(message, Delta):
+            return self.apply(message) is Applied.NEW
+        if not 0 <= message.lane < len(self.lanes):
+            raise CodecError(
+                f"samples of lane {message.lane}, and there are {len(self.lanes)}",
+                hint="the sync stream belongs to another program",
+                partition=message.partition,
+            )
+        return self.lanes[message.lane].learn(message)
 
     def receive_preview(self, data: bytes) -> None:
         """Takes in a message of the preview stream."""
@@ -108,7 +127,8 @@ class Replica:
         return True
 
     def _check(self, delta: Delta) -> None:
-        if not (0 <= delta.stage < self.stages and 0 <= delta.partition < self.partitions and delta.start < delta.end):
+        known = 0 <= delta.stage < len(self.progress) and 0 <= delta.partition < self.partitions
+        if not known or delta.start >= delta.end:
             raise InvariantBroken(
                 f"contiguous: a delta for stage {delta.stage}, partition {delta.partition}, ({delta.start}, {delta.end}]",
                 hint="the sync stream belongs to another program, or the job's partitions changed",
@@ -158,10 +178,22 @@ class Replica:
         """The global watermark of a stage: the least progress of its partitions."""
         return min(self.progress[stage], default=BEGINNING)
 
+    @property
+    def reached(self) -> Sequence[int]:
+        """By partition, up to where in event time everything is known of it that stage 0 and lanes need."""
+        if not self.lanes:
+            return self.progress[0]
+        frontiers = ([cuts.known[p].frontier(p).time for cuts in self.lanes] for p in range(self.partitions))
+        return [max(sealed, *times) for sealed, times in zip(self.progress[0], frontiers, strict=True)]
+
     def oldest(self, stage: int) -> int:
-        """The end of the oldest pane of a stage that is still here; `ENDING` if there is none."""
+        """The end of the oldest pane of a stage that is still here; `ENDING` if there is none.
+
+        Rows that are counted belong to stage 0: of them the oldest sample counts.
+        """
         present = (panes for panes in self.panes if panes.handle.stage == stage and panes.present)
-        return min((panes.handle.window.pane_end(panes.present[0]) for panes in present), default=ENDING)
+        ends = [panes.handle.window.pane_end(panes.present[0]) for panes in present]
+        return min([*ends, *(cuts.oldest for cuts in self.lanes if stage == 0)], default=ENDING)
 
     def completed(self, index: int, window: Window) -> bool:
         """Whether every partition has sealed the window."""
@@ -171,6 +203,11 @@ class Replica:
         """The folded state of a completed window."""
         self._check_readable(index, window)
         return self.panes[index].state(window)
+
+    def last_time(self, index: int, window: Window) -> int:
+        """When the last row of a completed count window was, the same on every replica."""
+        self._check_readable(index, window)
+        return self.panes[index].last_time(window)
 
     def value(self, index: int, window: Window) -> Any:  # noqa: ANN401 - whatever the aggregate's value is
         """The value of a completed window, the same on every replica."""
@@ -213,19 +250,36 @@ class Replica:
 
         `processed` is how far all durable process records reach: a call that resumes there may still await the window
         that ends just there, less what the handle keeps. `emitted` is up to where all durable window records have
-        emitted: whatever is emitted next ends later. A later stage may still read an earlier one.
+        emitted: whatever is emitted next ends later. A later stage may still read an earlier one. Samples are kept until
+        all process records are past the cut that follows from them: whoever resumes there has to find it again.
         """
-        return sum(panes.trim(_needless(panes.handle, processed, emitted)) for panes in self.panes)
+        for lane, cuts in enumerate(self.lanes):
+            cuts.trim(_cuts_passed(cuts, processed[self.stages + lane]))
+        return sum(panes.trim(self._needless(panes.handle, processed, emitted)) for panes in self.panes)
 
     def serves(self, processed: Sequence[int], emitted: Sequence[int]) -> bool:
         """Whether everything is still here that a run needs which has come so far, and no further."""
-        return all(panes.trimmed_to <= _needless(panes.handle, processed, emitted) for panes in self.panes)
+        ranks_served = all(
+            cuts.trimmed_to <= _cuts_passed(cuts, processed[self.stages + lane]) for lane, cuts in enumerate(self.lanes)
+        )
+        return ranks_served and all(
+            panes.trimmed_to <= self._needless(panes.handle, processed, emitted) for panes in self.panes
+        )
+
+    def _needless(self, handle: Handle, processed: Sequence[int], emitted: Sequence[int]) -> int:
+        """Up to where nobody asks for a handle's windows any more; see `trim`."""
+        clock = handle.stage
+        again = handle.window.awaitable  # else a window is read in on_window only
+        limit = handle.read_to(emitted, self.stages) if handle.window.known_ahead else emitted[clock]
+        limit = min(processed[clock] - 1, limit) if again else limit
+        return limit - handle.keep_us if limit > BEGINNING else BEGINNING
 
     def snapshot(self) -> ReplicaState:
         """Returns the state to resume from. Deltas that wait are not part of it: they will be read again."""
         records = [panes.record() for panes in self.panes]
         payloads = [panes.encoded(seals) for panes, (_, seals) in zip(self.panes, records, strict=True)]
-        return ReplicaState([list(stage) for stage in self.progress], [record for record, _ in records], payloads)
+        progress, lanes = [list(stage) for stage in self.progress], [cuts.snapshot() for cuts in self.lanes]
+        return ReplicaState(progress, [record for record, _ in records], payloads, lanes)
 
     def snapshot_bytes(self) -> bytes:
         """Returns the state to resume from, in MessagePack."""
@@ -246,9 +300,11 @@ _decode: Callable[[bytes | memoryview], ReplicaState] = wire.decoder(
 )
 
 
-def _needless(handle: Handle, processed: Sequence[int], emitted: Sequence[int]) -> int:
-    """Up to where nobody asks for a handle's windows any more; see `Replica.trim`."""
-    stage = handle.stage
-    again = handle.window.known_ahead  # else a window is read once, by its own on_window
-    limit = min(processed[stage] - 1, handle.read_to(emitted)) if again else emitted[stage]
-    return limit - handle.keep_us if limit > BEGINNING else BEGINNING
+decode_message: Callable[[bytes], Delta | Samples] = wire.decoder(
+    Delta | Samples, "a delta or samples", "the sync stream"
+)
+
+
+def _cuts_passed(cuts: Cuts, rank: int) -> int:
+    """How many cuts lie up to a rank."""
+    return cuts.window.pane_at(rank) if rank > 0 else 0

@@ -31,6 +31,8 @@ class WindowSpec(ABC):
 
     known_ahead: ClassVar[bool]
     """Whether the edges of windows are known without any row: only then can a window be awaited, or read by others."""
+    counted: ClassVar[bool] = False
+    """Whether windows lie on the axis of ranks, not of event time: they are cut by how many rows came before."""
     noun: ClassVar[str] = "a window"
     """What error messages call one of these windows."""
 

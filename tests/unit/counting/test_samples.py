@@ -14,7 +14,7 @@ from tests.unit.counting.streams import expected, random_streams, random_window
 
 from holons import wire
 from holons.algebra import GCounter
-from holons.counting import CountWindow, Cuts, Key, KnownRanks, Samples
+from holons.counting import CountedPartition, CountWindow, Cuts, Key, KnownRanks, Samples
 from holons.counting.partition import spacing
 from holons.counting.schemes import Ruler
 from holons.errors import CheckpointLost, CodecError, NondeterministicProgram
@@ -101,6 +101,25 @@ def test_a_key_is_a_rows_key_if_anybody_says_so():
     assert plain(cuts.known[0]) == [(10, 4, 5, True)]
 
 
+def test_a_huge_count_of_samples_that_take_no_bytes_is_refused():
+    samples = Samples.of(0, 0, known((10, 0, 1, True), (20, 1, 2, True), (30, 2, 3, True)))
+    assert not samples.times.data, "three times that lie equally far apart"
+    with pytest.raises(CodecError, match="samples of 0 bytes each"):
+        msgspec.structs.replace(samples, count=2**40).known()
+    with pytest.raises(CodecError, match="hint: "):
+        msgspec.structs.replace(samples, times=msgspec.structs.replace(samples.times, least=2**63)).known()
+
+
+def test_what_a_view_knows_of_a_partition_is_said_again_by_whoever_takes_over():
+    cuts = Cuts(CountWindow(10), partitions=2)
+    cuts.unite(0, known((10, 0, 1, True)))  # learned by a run that died before it could send it
+    taken_over = CountedPartition(cuts, 0, GCounter())
+    samples = taken_over.samples()
+    assert samples is not None
+    assert plain(samples.known()) == [(10, 0, 1, True)]
+    assert taken_over.samples() is None
+
+
 # --- cuts -----------------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +171,27 @@ def test_samples_of_all_rows_give_all_cuts_also_after_trimming_and_a_snapshot(se
     if middle:
         with pytest.raises(CheckpointLost):
             again.after(middle - 1)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_to_know_how_many_rows_there_are_is_not_to_know_all_cuts(seed):
+    rng = random.Random(seed)
+    window = CountWindow(2, partial=rng.random() < 0.5)
+    cuts = Cuts(window, partitions=2)
+    ends = (
+        known((10, 0, 1, True), (30, 1, 2, True), (ENDING, 1, 2, False)),
+        known((20, 0, 1, True), (ENDING, 0, 1, False)),
+    )
+    samples = [
+        (partition, ends[partition].between(at, at + 1)) for partition in (0, 1) for at in range(len(ends[partition]))
+    ]
+    rng.shuffle(samples)
+    while samples:
+        assert not cuts.complete or cuts.found_to == (2 if window.partial else 1)
+        cuts.unite(*samples.pop())
+    assert cuts.total == 3
+    assert cuts.complete
+    assert cuts.found_to == (2 if window.partial else 1)
 
 
 def test_the_spacing_of_samples_makes_keys_and_gaps_cost_the_same():

@@ -79,6 +79,10 @@ class Sums:
     def progress(self) -> list[list[int]]:
         return [[ENDING if held.ended else held.rounds or BEGINNING for held in self.held]]
 
+    @property
+    def reached(self) -> list[int]:
+        return self.progress[0]
+
     def receive(self, data: bytes) -> bool:
         try:
             self._waiting.append(_messages.decode(data))
@@ -285,7 +289,7 @@ class SumJob(Job):
     def window_header(self, record) -> RecordHeader:
         return RecordHeader({CHANNEL: msgspec.msgpack.decode(record, type=Emitted).calls})
 
-    def sealed_by_stage(self, sealed_to: int) -> list[int]:
+    def sealed_by_clock(self, sealed_to: int, counted_to: tuple[int, ...]) -> list[int]:
         return [sealed_to]
 
 
