@@ -1,4 +1,7 @@
-"""Sites own their paths, and logs their implementations: nobody else joins the one or imports the other."""
+"""Sites own their paths, and logs their implementations: nobody else joins the one or imports the other.
+
+And files of a site are made in one place, `holons.disk`, which knows who may read them and what survives the machine.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,37 @@ def imports_an_implementation(path: str, text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("rule", [joins_a_path_of_a_site, imports_an_implementation], ids=lambda rule: rule.__name__)
+MAKERS = frozenset({"mkdir", "makedirs", "mkdtemp", "mkstemp", "touch", "write_bytes", "write_text", "fsync"})
+OPENERS = frozenset({"open", "OSFile", "open_output_stream"})
+OWN_FILES = (
+    "src/holons/engines/scratch.py",  # temporary directories
+    "src/holons/streams/sinks.py",  # files for others
+)
+WRITES = frozenset("wxa+")
+
+
+def makes_a_file_by_itself(path: str, text: str) -> list[str]:
+    if not path.startswith(("src/holons/streams/", "src/holons/store/", "src/holons/engines/")) or path in OWN_FILES:
+        return []
+    return [
+        f"{path}:{node.lineno}: {ast.unparse(node)}: files of a site are made by holons.disk"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and _makes_a_file(node)
+    ]
+
+
+def _makes_a_file(call: ast.Call) -> bool:
+    name = ast.unparse(call.func).split(".")[-1]
+    modes = [at.value for at in (*call.args, *(word.value for word in call.keywords)) if isinstance(at, ast.Constant)]
+    writes = "O_CREAT" in ast.unparse(call) or any(
+        isinstance(mode, str) and len(mode) <= 3 and WRITES.intersection(mode) for mode in modes
+    )
+    return name in MAKERS or (name in OPENERS and writes)
+
+
+@pytest.mark.parametrize(
+    "rule", [joins_a_path_of_a_site, imports_an_implementation, makes_a_file_by_itself], ids=lambda rule: rule.__name__
+)
 def test_nobody_but_sites(rule: Rule):
     assert offences(rule, files(SOURCE, ROOT / "bench" / "src")) == []
 
@@ -63,6 +96,13 @@ def test_nobody_but_sites(rule: Rule):
         (joins_a_path_of_a_site, 'root.joinpath("shared")\n'),
         (joins_a_path_of_a_site, 'os.path.join(root, "output")\n'),
         (joins_a_path_of_a_site, 'Path(root, "store")\n'),
+        (makes_a_file_by_itself, "path.mkdir(parents=True)\n"),
+        (makes_a_file_by_itself, "(self._folder / name).touch()\n"),
+        (makes_a_file_by_itself, "part.write_bytes(data)\n"),
+        (makes_a_file_by_itself, "with part.open('xb') as file:\n    pass\n"),
+        (makes_a_file_by_itself, "open(path, mode='w')\n"),
+        (makes_a_file_by_itself, "os.open(path, os.O_RDWR | os.O_CREAT, 0o644)\n"),
+        (makes_a_file_by_itself, "os.fsync(file)\n"),
         (imports_an_implementation, "from holons.streams.segments import SegmentLog\n"),
         (imports_an_implementation, "from holons.streams.segments.log import SegmentLog\n"),
         (imports_an_implementation, "from holons.streams import MemoryLog\n"),
@@ -73,7 +113,8 @@ def test_nobody_but_sites(rule: Rule):
 )
 def test_a_planted_offence_is_found(rule: Rule, text: str):
     assert rule("src/holons/engines/elsewhere.py", text)
-    assert not rule("src/holons/engines/memory_site.py", text)
+    allowed = "src/holons/disk.py" if rule is makes_a_file_by_itself else "src/holons/engines/memory_site.py"
+    assert not rule(allowed, text)
 
 
 def test_what_only_looks_like_it_is_allowed():

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession, functions
+from tests.owners import open_to_others
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
@@ -333,3 +334,16 @@ def test_files_that_are_not_there_or_not_readable_are_named(spark, tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"no")
     with pytest.raises(BadInput, match="cannot be read"):
         h.fold(JOB, Path(tmp_path))
+
+
+def test_what_tasks_write_is_its_owners(spark, tmp_path):
+    """But for what Spark keeps of its own; that lies in a folder of ours, which nobody else may enter."""
+    site, at = DirectorySite(tmp_path / "site", durability="disk"), str(tmp_path / "site")
+    rows = spark.createDataFrame([(n, n, n) for n in range(8)], "ts long, price long, id long").repartition(2)
+    options = {"stream": "sales", "partitions": "2", "durability": "disk"}
+    rows.write.format("holons").mode("append").options(**options).save(at)
+    stream = spark.readStream.format("holons").options(stream="sales", positions="true").load(at)
+    once = {"availableNow": True}
+    h.fold(JOB, stream, partitions=2, log=at, trigger=once, durability="disk").wait(600).finish()
+    assert sorted(path.name for path in site.directory.iterdir()) == ["batches", "folds", "input", "output"]
+    assert open_to_others(site.directory, besides=frozenset({"spark"})) == []

@@ -112,6 +112,12 @@ def run(
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's master: local\\[N], or local-cluster\\[N,cores,MB].")
     ] = None,
+    durability: Annotated[
+        str,
+        typer.Option(
+            help="What survives: the death of any [bold]process[/bold], or the machine's ([bold]disk[/bold])."
+        ),
+    ] = "process",
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write what came out here ([bold]-[/bold]: stdout).")
     ] = None,
@@ -135,7 +141,21 @@ def run(
 
     records = the_run.main(
         the_run.RunOptions(
-            job, nodes, log, inputs or (), replicas, store, output, format_, idle, upgrade, engine, master, time, unit
+            job,
+            nodes,
+            log,
+            inputs or (),
+            replicas,
+            store,
+            output,
+            format_,
+            idle,
+            upgrade,
+            engine,
+            master,
+            time,
+            unit,
+            durability,
         )
     )
     if json_file is not None:
@@ -158,7 +178,7 @@ def cancel(
     from holons.engines.directory_site import DirectorySite
     from holons.node import cancel as stop
 
-    version = stop(name, DirectorySite(log).ports(f"holons-cancel-{uuid.uuid4().hex[:8]}"))
+    version = stop(name, DirectorySite(log, durability="disk").ports(f"holons-cancel-{uuid.uuid4().hex[:8]}"))
     print(f"{version.id} is cancelled")
 
 

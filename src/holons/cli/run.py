@@ -19,6 +19,7 @@ from holons.arrow import python_rows
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
 from holons.cli.status import status_table
+from holons.disk import Durability, check_durability
 from holons.engines import EngineName, Run, run
 from holons.engines.choosing import check_engine
 from holons.engines.collecting import output_logs
@@ -26,7 +27,7 @@ from holons.engines.directory_site import DirectorySite
 from holons.engines.scratch import scratch
 from holons.errors import BadInput
 from holons.names import encoded
-from holons.node import Settings
+from holons.node import Settings, no_disk
 from holons.program import Job
 from holons.streams import ByTime, FileSink, LoadProgress, ReadableLog, load
 from holons.windows import END
@@ -56,6 +57,7 @@ class RunOptions:
     master: str | None = None
     time: str | None = None
     unit: str = "hour"
+    durability: str = "process"
     again: str = ""
     """How to go on after a stop, if not by `holons run` with the same job."""
 
@@ -74,7 +76,7 @@ def main(options: RunOptions) -> list[dict[str, object]]:
 def site_of(options: RunOptions) -> Iterator[DirectorySite]:
     """Opens the site: in the directory that was named, or in a temporary one."""
     if options.directory is not None:
-        yield DirectorySite(options.directory, options.store)
+        yield DirectorySite(options.directory, options.store, cast(Durability, options.durability))
         return
     with scratch() as temporary:
         yield DirectorySite(temporary, options.store)
@@ -83,7 +85,9 @@ def site_of(options: RunOptions) -> Iterator[DirectorySite]:
 def run_over(site: DirectorySite, job: Job, options: RunOptions, console: Console) -> list[dict[str, object]]:
     """Runs a job over the streams of a site."""
     _check_streams(site, job)
-    settings = Settings(replicas=options.replicas, idle_s=options.idle_s)
+    settings = Settings(
+        replicas=options.replicas, idle_s=options.idle_s, durability=cast(Durability, options.durability)
+    )
     handle = run(
         job,
         nodes=options.nodes,
@@ -111,6 +115,9 @@ def _session(options: RunOptions) -> SparkSession | None:
 def check(options: RunOptions) -> None:
     """Raises `BadInput` for options that cannot work, before anything is read or started."""
     check_engine(options.engine, spark=options.master is not None)
+    check_durability(options.durability)
+    if options.durability == "disk" and options.directory is None:
+        raise no_disk()
     if options.format not in ("parquet", "jsonl"):
         raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
     if options.time is not None:
@@ -214,7 +221,10 @@ def _report(
             console.print(_last_rows(channel, log, rows, console.width))
             if options.output is not None:
                 by = ByTime(options.time, options.unit) if options.time and channel in declared else None  # type: ignore[arg-type]
-                FileSink(options.output / _folder_of(version), channel, options.format, by=by).drain(log)  # type: ignore[arg-type]
+                folder = options.output / _folder_of(version)
+                durability = cast(Durability, options.durability)
+                sink = FileSink(folder, channel, options.format, durability=durability, by=by)  # type: ignore[arg-type]
+                sink.drain(log)
     where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
         where += f"  Its rows are in {options.output / _folder_of(version)}."

@@ -8,11 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holons.clock import SystemClock
+from holons.disk import Durability
 from holons.engines.choosing import EngineName, chosen_engine, nodes_of
 from holons.engines.collecting import emitted_by
 from holons.engines.directory_site import IN_MEMORY, DirectorySite
@@ -23,7 +25,7 @@ from holons.engines.results import LateRows, Results
 from holons.engines.scratch import scratch
 from holons.engines.status import NodeStatus, PartitionStatus, Status, WaitingFor
 from holons.errors import BadInput
-from holons.node import Settings, Site
+from holons.node import Settings, Site, no_disk
 from holons.program import Job
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def run(
     upgrade: bool = False,
     spark_session: SparkSession | None = None,
     settings: Settings | None = None,
+    durability: Durability | None = None,
 ) -> Run:
     """Starts a job on nodes, and returns its handle at once: `h.run(job, streams).wait().results()`.
 
@@ -50,7 +53,8 @@ def run(
     batches, which is read while the job runs. With `log`, a directory, everything is kept there: the streams are loaded into
     it first; without streams the job goes on with those that are in it, from where an earlier run of it was, however that
     ended. Without `log` nothing is left at the end. Checkpoints may be elsewhere: `store` is a path, a URI, or
-    `"memory"`: nodes hold them for each other. With `upgrade` the job takes over from its older version.
+    `"memory"`: nodes hold them for each other. With `upgrade` the job takes over from its older version. What is in the
+    directory survives the death of any process, and with `durability="disk"` that of the machine.
 
     With `engine="spark"` each node is a task of `spark_session`, of the active session, or of one that is opened. With
     `"embedded"` there is no Spark: nodes take turns in this process, or with a `log` are processes of their own. If `engine`
@@ -59,7 +63,11 @@ def run(
     check_inputs(job, streams, nodes, log)
     engine = chosen_engine(engine, spark=spark_session is not None)
     settings = settings or Settings()
+    if durability is not None:
+        settings = replace(settings, durability=durability)
     check_settings(settings, nodes, store)
+    if log is None and settings.durability == "disk":
+        raise no_disk()
     live = {stream: partitions for stream, partitions in (streams or {}).items() if is_live(partitions)}
     bounded = {stream: partitions for stream, partitions in (streams or {}).items() if stream not in live}
     feeder = Feeder()
@@ -74,7 +82,7 @@ def run(
             _feed(memory, live, feeder, begun)
             at_work = TurnNodes(job, memory, nodes, settings)
         else:
-            site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store)
+            site = DirectorySite(begun.enter_context(scratch()) if log is None else log, store, settings.durability)
             _check_streams(site, job, streams)
             driver = begun.enter_context(nodes_of(engine, site, settings, nodes, spark_session=spark_session))
             with ExitStack() as loading:  # all or none

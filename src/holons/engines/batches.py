@@ -14,6 +14,7 @@ whose number was committed is not committed again, even if it was staged again w
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
@@ -22,6 +23,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from holons import disk
 from holons.engines.locks import locked
 from holons.errors import BadInput, LogDamaged, LogUnavailable
 from holons.names import encoded
@@ -63,6 +65,7 @@ class Batches:
         self.site = site
         self.stream = stream
         self.partitions = partitions
+        self._durable = site.durability == "disk"
         self._folder = site.folder("batches", stream)
 
     # --- in any process ----------------------------------------------------------------------------------------------
@@ -74,16 +77,19 @@ class Batches:
                 f"stream {self.stream!r} has no partition {partition}",
                 hint=f"it has partitions 0 to {self.partitions - 1}",
             )
-        self._folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._folder, durable=self._durable)
         name, rows = f"rows.{uuid.uuid4().hex}.arrow", 0
         writer: pa.RecordBatchFileWriter | None = None
-        with pa.OSFile(str(self._folder / name), "wb") as sink:
+        with os.fdopen(disk.open_to_write(self._folder / name), "wb") as sink:
             for batch in batches:
                 writer = writer or pa.ipc.new_file(sink, batch.schema)
                 writer.write_batch(batch)
                 rows += batch.num_rows
             if writer is not None:
                 writer.close()
+        if self._durable:
+            for path in (self._folder / name, self._folder):
+                disk.sync(path)
         return Staged(name, partition, rows)
 
     def forget(self, staged: Iterable[Staged]) -> None:
@@ -120,7 +126,7 @@ class Batches:
     def _sweep(self) -> None:
         """Removes rows that were staged long ago by tasks that died; no commit needs them, since all are applied."""
         clock = self._folder / "lock"
-        clock.touch()  # the file system's own time, the only one that all share
+        os.utime(clock)  # the file system's own time, the only one that all share
         for file in self._folder.glob("rows.*.arrow"):
             with suppress(FileNotFoundError):
                 if clock.stat().st_mtime - file.stat().st_mtime > _LEFTOVER_S:
@@ -135,10 +141,12 @@ class Batches:
         return self._folder / encoded(source)
 
     def _create(self, file: Path, data: bytes) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(file.parent, durable=self._durable)
         part = file.with_suffix(f".{uuid.uuid4().hex}")
-        part.write_bytes(data)
+        disk.write(part, data, durable=self._durable)
         part.rename(file)
+        if self._durable:
+            disk.sync(file.parent)
 
     def _apply_open_commits(self) -> None:
         for commit in sorted(self._folder.glob("*/*.commit"), key=lambda file: (file.stat().st_mtime_ns, file)):
@@ -147,6 +155,8 @@ class Batches:
                 for rows in placed:
                     self._put(log, rows)
             commit.rename(commit.with_suffix(".done"))
+            if self._durable:
+                disk.sync(commit.parent)  # before the rows go that it names
             self.forget(rows.staged for rows in placed)
             for old in sorted(commit.parent.glob("*.done"))[:-_DONE_KEPT]:
                 old.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 
+from holons.disk import Durability
 from holons.engines.choosing import check_spark
 from holons.engines.collecting import outputs_in_memory
 from holons.engines.directory_site import DirectorySite
@@ -85,6 +86,7 @@ def fold(
     log: Path | str | None = None,
     trigger: Mapping[str, object] | None = None,
     spark_session: SparkSession | None = None,
+    durability: Durability = "process",
 ) -> FoldRun:
     """Runs a program over a DataFrame, and gives what nodes would: `h.fold(job, df).results()`.
 
@@ -95,8 +97,9 @@ def fold(
     by default, each file is a partition, in order.
 
     A streaming DataFrame is folded round by round. It needs `partitions`, how many there are, and `log`, the directory of a
-    site, where its state is kept and what it puts out. It returns at once; `trigger` is Spark's, as in
-    `trigger={"availableNow": True}`. Started again under the same name, it goes on where it was.
+    site, where its state is kept and what it puts out (with `durability="disk"` also when the machine dies). It returns at
+    once; `trigger` is Spark's, as in `trigger={"availableNow": True}`. Started again under the same name, it goes on where
+    it was.
 
     A job with several inputs takes a source for each: `{"bids": df, "auctions": "auctions/"}`, and `partitions` for each.
     """
@@ -117,10 +120,13 @@ def fold(
             raise BadInput("a stream needs partitions= and log=", hint='fold(job, df, partitions=3, log="site")')
         places = Places(partition or PARTITION, order or OFFSET, 0, counts[0])
         check_frame(frames[0], job.inputs[0].time, places)
-        return start(frames[0], Rounds(job, DirectorySite(Path(log).absolute()), places), trigger or {})
-    if log is not None or trigger is not None:
+        return start(
+            frames[0], Rounds(job, DirectorySite(Path(log).absolute(), None, durability), places), trigger or {}
+        )
+    if log is not None or trigger is not None or durability != "process":
         raise BadInput(
-            "log= and trigger= are for streams", hint="a batch is folded at once; write its results anywhere"
+            "log=, trigger= and durability= are for streams",
+            hint="a batch is folded at once; write its results anywhere",
         )
     return _fold_bounded(job, sources, counts, (partition, order), columns, spark_session)
 

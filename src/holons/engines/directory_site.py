@@ -10,23 +10,32 @@
     <directory>/batches/    what Spark is about to append to inputs
     <directory>/folds/      programs that are folded over DataFrames
 
-Everything in it survives the death of any process. Nodes come and go; the directory is the job. Nobody else knows these
-names: whoever wants a stream or a directory of the site asks the site for it.
+Everything in it survives the death of any process, and with `durability="disk"` that of the machine. Nodes come and go; the
+directory is the job. Nobody else knows these names: whoever wants a stream or a directory of the site asks the site for it.
+
+A site is its owner's: its directory is 0700, and so is all that is made in it (files: 0600), whatever the umask. Whoever
+writes to a site that is open to others closes it: the directory itself if nothing else is in it, else the parts. What
+belongs to another user, or where others could put a part of their own, is refused.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from holons import disk
 from holons.clock import Clock, SystemClock
+from holons.disk import Durability
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
+from holons.errors import BadInput
 from holons.names import check_name, decoded, encoded
-from holons.node import SiteWithFolders, no_such_input
+from holons.node import Ports, Settings, SiteWithFolders, no_such_input
 from holons.program import Collected
 from holons.store import DirectoryStore, GridStore, Store
 from holons.streams import DirectoryJournal
@@ -36,6 +45,8 @@ from holons.windows import BEGINNING
 
 IN_MEMORY: Final = "memory"
 """Where a site keeps checkpoints that only live in the memory of nodes."""
+_PARTS: Final = ("input", "output", "appended", "jobs", "shared", "journal", "store", "batches", "folds")
+_LOADING: Final = "loading-"
 _SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
 _SMALL_SEGMENT_BYTES: Final = 1 << 20
 _IF_DAMAGED: Final = {
@@ -50,17 +61,26 @@ _NEEDLESS: Final = "nothing in it is needed once no node runs: end all nodes, re
 class DirectorySite(SiteWithFolders):
     """The directory of a site. A plain value: it can travel to other processes, which open what they need."""
 
-    def __init__(self, directory: Path | str, store: str | None = None) -> None:
+    def __init__(self, directory: Path | str, store: str | None = None, durability: Durability = "process") -> None:
         """`store` is where checkpoints are kept, if not in the directory: a path, an address such as `s3://bucket/path`, or
         `"memory"`, that of the nodes.
         """
+        disk.check_durability(durability)
+        if store == IN_MEMORY and durability == "disk":
+            raise BadInput(
+                'with store="memory" no checkpoint survives the machine, and durability="disk" was asked for',
+                hint="leave one of them out, or name a directory or an address for checkpoints",
+            )
         self.directory = Path(directory)
         self._store = store
-        self._inputs = StreamFolder(self.directory / "input")
-        self._shared = StreamFolder(self.directory / "shared")
+        self._durability: Durability = durability
+        self._inputs = StreamFolder(self.directory / "input", durability)
+        self._shared = StreamFolder(self.directory / "shared", durability)
+        self._closed_to_others = False
 
-    def __reduce__(self) -> tuple[type[DirectorySite], tuple[Path, str | None]]:
-        return DirectorySite, (self.directory.resolve(), self._store)  # other processes may be in another directory
+    def __reduce__(self) -> tuple[type[DirectorySite], tuple[Path, str | None, Durability]]:
+        directory = self.directory.resolve()  # other processes may be in another directory
+        return DirectorySite, (directory, self._store, self._durability)
 
     @classmethod
     def around(cls, folder: StreamFolder) -> DirectorySite:
@@ -75,6 +95,39 @@ class DirectorySite(SiteWithFolders):
     def name(self) -> str:
         return str(self.directory)
 
+    @property
+    def durability(self) -> Durability:
+        return self._durability
+
+    def at_least(self, durability: Durability) -> DirectorySite:
+        disk.check_durability(durability)
+        if durability == "process" or self._durability == durability:
+            return self
+        return DirectorySite(self.directory, self._store, durability)
+
+    def ports(self, writer: str, settings: Settings | None = None) -> Ports:
+        if self.directory.exists():  # whoever only looks makes none
+            self.close_to_others()
+        return super().ports(writer, settings)
+
+    def close_to_others(self) -> None:
+        """Makes the directory its owner's; raises `BadInput` if that is somebody else, or others could replace a part."""
+        if self._closed_to_others:
+            return
+        disk.make_folder(self.directory, durable=self._durability == "disk")
+        names = {path.name for path in self.directory.iterdir()}
+        mode = self.directory.stat().st_mode
+        if all(name in _PARTS or name.startswith(_LOADING) for name in names) and not mode & stat.S_ISVTX:
+            _close(self.directory)
+        elif mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise BadInput(
+                f"anybody may replace what is in {self.directory}, and other things than a site are in it",
+                hint=f"choose a directory for the site alone, or close this one: chmod go-w {self.directory}",
+            )
+        for part in names.intersection(_PARTS):
+            _close(self.directory / part)
+        self._closed_to_others = True
+
     # --- inputs ------------------------------------------------------------------------------------------------------
 
     def streams(self) -> dict[str, int]:
@@ -85,18 +138,26 @@ class DirectorySite(SiteWithFolders):
             log.mark(0, BEGINNING)  # says nothing, but makes the stream
 
     def producer(self, stream: str, partitions: int, writer: str, *, resume: bool = False) -> StoredLog:
-        return self._inputs.open(check_name("stream", stream), partitions, writer, resume=resume, fenced=True)
+        check_name("stream", stream)
+        self.close_to_others()
+        return self._inputs.open(stream, partitions, writer, resume=resume, fenced=True)
 
     @contextmanager
     def loading(self, stream: str, partitions: int) -> Iterator[StoredLog]:
         check_name("stream", stream)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="loading-", dir=self.directory) as aside:
+        self.close_to_others()
+        with tempfile.TemporaryDirectory(prefix=_LOADING, dir=self.directory) as aside:
+            disk.restrict(Path(aside))
             with StreamFolder(aside).open(stream, partitions, "loader") as log:
                 yield log
-            self._inputs.path.mkdir(exist_ok=True)
+            durable = self._durability == "disk"
+            disk.make_folder(self._inputs.path, durable=durable)
             for filled in Path(aside).iterdir():
+                if durable:
+                    disk.sync_all(filled)
                 filled.rename(self._inputs.path / filled.name)
+            if durable:
+                disk.sync(self._inputs.path)
 
     def load(self, streams: Mapping[str, Sequence[PartitionRows]], writer: str = "producer#1") -> None:
         """Appends bounded inputs to input streams, and ends them."""
@@ -116,12 +177,12 @@ class DirectorySite(SiteWithFolders):
 
     def share_inputs(self, other: DirectorySite) -> None:
         """Makes the input streams of another site those of this one, which must have none yet."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.close_to_others()
         self._inputs.path.symlink_to(other._inputs.path.absolute())
 
     def journal(self, stream: str, *, create: bool = False) -> DirectoryJournal | None:
         path = self.folder("journal", stream)
-        return DirectoryJournal(path) if create or path.exists() else None
+        return DirectoryJournal(path, self._durability) if create or path.exists() else None
 
     # --- what nodes write ---------------------------------------------------------------------------------------------
 
@@ -130,7 +191,7 @@ class DirectorySite(SiteWithFolders):
     ) -> StoredLog | AppendedLog:
         directory = self.folder("appended", job) / encoded(check_name("channel", channel))
         if appended or directory.is_dir():
-            return AppendedLog(directory, partitions, writer)
+            return AppendedLog(directory, partitions, writer, durability=self._durability)
         return self._outputs(job).open(channel, partitions, writer, resume=resume)
 
     def channels(self, job: str) -> dict[str, int]:
@@ -140,7 +201,7 @@ class DirectorySite(SiteWithFolders):
         }
 
     def _outputs(self, job: str) -> StreamFolder:
-        return StreamFolder(self.folder("output", job))
+        return StreamFolder(self.folder("output", job), self._durability)
 
     def appends(self, job: str) -> bool:
         return bool(self._appended(job))
@@ -159,12 +220,12 @@ class DirectorySite(SiteWithFolders):
         return self._shared.names()
 
     def decisions(self) -> DirectoryJournal:
-        return DirectoryJournal(self.directory / "jobs")
+        return DirectoryJournal(self.directory / "jobs", self._durability)
 
     def store(self, writer: str, copies: int = 1) -> Store:
         if self._store == IN_MEMORY:
             return GridStore(self.shared("grid", writer), self.clock, copies)
-        return DirectoryStore(self._store or self.directory / "store")
+        return DirectoryStore(self._store or self.directory / "store", durability=self._durability)
 
     def folder(self, part: str, name: str) -> Path:
         return self.directory / part / encoded(name)
@@ -176,3 +237,14 @@ class DirectorySite(SiteWithFolders):
     def collected(self, name: str) -> Collected:
         """Returns all rows that a job has emitted so far, as dicts."""
         return emitted(self, name).collected()
+
+
+def _close(folder: Path) -> None:
+    """Makes a folder its owner's; raises `BadInput` if that is another user, and others may read it."""
+    disk.restrict(folder)
+    known = folder.stat()
+    if known.st_uid != os.geteuid() and stat.S_IMODE(known.st_mode) != disk.FOLDER_MODE:
+        raise BadInput(
+            f"{folder} belongs to another user, and is open to others",
+            hint="a site is its owner's: run as that user, or choose another directory",
+        )

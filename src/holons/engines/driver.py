@@ -102,8 +102,8 @@ class Driver(ABC):
     """For how long an upgrade asks for the checkpoints of the version that runs."""
 
     def __init__(self, site: Site, settings: Settings | None = None) -> None:
-        self.site = site
         self.settings = settings or Settings()
+        self.site = site = site.at_least(self.settings.durability)
         self.running: dict[str, NodeRun] = {}
         self.clock = SystemClock()
         self._secret = secrets.token_bytes(32)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holons.clock import SystemClock
-from holons.disk import try_lock
+from holons.disk import make_folder, open_to_write, try_lock
 
 _LOOK_S = 0.02
 
@@ -24,8 +24,8 @@ def locked(file: Path, within_s: float, refused: Exception) -> Iterator[None]:
     Traceback (most recent call last):
     TimeoutError: busy
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    make_folder(file.parent)
+    lock = open_to_write(file)
     try:
         clock = SystemClock()
         until_s = clock.now_s() + within_s

@@ -21,6 +21,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from holons.arrow import python_rows, whole_schema
+from holons.disk import Durability
 from holons.engines import html
 from holons.engines.collecting import Outputs, outputs_in_memory
 from holons.errors import BadInput
@@ -198,10 +199,12 @@ class Results:
         format: SinkFormat = "parquet",  # noqa: A002 - what everybody calls it
         time: str | None = None,
         unit: Unit = "hour",
+        durability: Durability = "process",
     ) -> int:
         """Writes the rows of a channel to files, each row once: what is there already is not written again.
 
-        With `time`, a time column, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new.
+        With `time`, a time column, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new. With
+        `durability="disk"` they survive the death of the machine.
         """
         name = self.name_of(channel)
         schema = self._columns(name)
@@ -215,7 +218,8 @@ class Results:
                 for part in _frame(batch, number, schema).to_arrow().to_batches()
             ),
         )
-        return FileSink(directory, name, format, by=None if time is None else ByTime(time, unit)).drain(log)
+        by = None if time is None else ByTime(time, unit)
+        return FileSink(directory, name, format, durability=durability, by=by).drain(log)
 
     def _frames(self, name: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
         """The rows of a channel, batch by batch, with these columns."""

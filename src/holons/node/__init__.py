@@ -66,7 +66,7 @@ from holons.node.messages import Heartbeat, Running, Stopped, Submitted, decode_
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
 from holons.node.settings import Settings
-from holons.node.site import NodeSite, Site, SiteWithFolders, no_such_input, sync_stream
+from holons.node.site import NodeSite, Site, SiteWithFolders, no_disk, no_such_input, sync_stream
 
 __all__ = [
     "Decisions",
@@ -83,6 +83,7 @@ __all__ = [
     "Submitted",
     "cancel",
     "decode_heartbeat",
+    "no_disk",
     "no_such_input",
     "partitions_of",
     "read_jobs",

@@ -7,7 +7,7 @@ from collections.abc import Set
 from holons.node.membership import Membership
 from holons.node.messages import Heartbeat, decode_heartbeat
 from holons.node.ports import Ports
-from holons.node.settings import Settings
+from holons.node.settings import MESSAGES_MAX, Settings
 from holons.streams import Cursor
 from holons.wire import encode
 
@@ -36,7 +36,7 @@ class HeartbeatStream:
 
     def read(self) -> None:
         """Takes in the heartbeats that have come, and lets time pass for those that have not."""
-        limit = self._settings.messages_max
+        limit = MESSAGES_MAX
         heartbeats = self._ports.heartbeats.read(self._cursor, limit)
         for message in heartbeats:
             self._membership.receive(decode_heartbeat(message.data))

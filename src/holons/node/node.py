@@ -33,7 +33,7 @@ from holons.node.messages import Heartbeat, Running, Stopped
 from holons.node.ownership import Ownership
 from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports
-from holons.node.settings import Settings
+from holons.node.settings import MESSAGES_MAX, Settings
 from holons.node.trials import Trials
 from holons.node.trimming import StreamTrimmer, trim_state
 from holons.program import Cut, Job
@@ -73,7 +73,7 @@ class Node:
         self._decisions = Decisions(ports.decisions)
         self._jobs_ended = 0
         self._failures = Failures(self._decisions)
-        self._control = ControlReader(ports.control, settings.messages_max)
+        self._control = ControlReader(ports.control, MESSAGES_MAX)
         self._heartbeats = HeartbeatStream(ports, settings, self.membership, pid)
         self._claims = Claims(ports, settings, self.membership, self.ownership)
         self._trials = Trials(self.membership, settings, self._failures.stop)

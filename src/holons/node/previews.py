@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holons.errors import CodecError, LogDamaged, LogUnavailable
+from holons.node.settings import MESSAGES_MAX
 from holons.program import SharedState
 from holons.streams import Cursor, SharedLog
 from holons.wcrdt import Seal
@@ -64,5 +65,5 @@ class PreviewExchange:
         state = self._here.state
         if state is not self._state:  # a new state knows of no previews
             self._state, self._cursor = state, {}
-        for message in stream.read(self._cursor, self._here.settings.messages_max):
+        for message in stream.read(self._cursor, MESSAGES_MAX):
             state.receive_preview(message.data)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
+from holons.disk import Durability, check_durability
 from holons.errors import BadInput
 
 Guarantee: TypeAlias = Literal["exactly-once", "at-least-once"]
+
+
+MESSAGES_MAX: Final = 10_000
+"""How many messages of a shared stream are read at once."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +51,18 @@ class Settings:
     guarantee: Guarantee = "exactly-once"
     """With "at-least-once", output rows are appended, not put at their positions. After a fault rows may come again; none is
     missing, and first occurrences are in order."""
+    durability: Durability = "process"
+    """What was acknowledged survives the death of any process; with "disk" also that of the machine: everything is synced
+    before it counts as written, in the order outputs, deltas, checkpoints."""
     rows_max: int = 200_000
     """How many rows are read at once."""
     calls_max: int = 256
     """How many windows are emitted in one slice."""
-    messages_max: int = 10_000
     poison_deaths: int = 3
     """After this many nodes died at one and the same offset of a partition, its job is stopped."""
 
     def __post_init__(self) -> None:
+        check_durability(self.durability)
         if self.guarantee not in get_args(Guarantee):
             raise BadInput(
                 f"no guarantee is called {self.guarantee!r}", hint=f"use one of {', '.join(get_args(Guarantee))}"

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from holons.clock import Clock
+from holons.disk import Durability
 from holons.errors import BadInput
 from holons.node.jobs import Jobs, read_jobs
 from holons.node.ports import Ports
@@ -28,6 +29,17 @@ class NodeSite(Protocol):
     def clock(self) -> Clock:
         """The time by which nodes of this site wait and measure."""
         ...
+
+    @property
+    def durability(self) -> Durability:
+        """What survives of what was written to a log or store that this site hands out, once that is acknowledged."""
+        return "process"
+
+    def at_least(self, durability: Durability) -> Self:
+        """Returns this site with that durability, or a better one that it has; raises `BadInput` if it cannot give it."""
+        if durability == "disk" and self.durability != "disk":
+            raise no_disk()
+        return self
 
     def input(self, stream: str, reader: str) -> InputLog:
         """Returns an input stream without the marks of its journal; raises `BadInput` if there is no such stream."""
@@ -142,6 +154,14 @@ class SiteWithFolders(Site, Protocol):
 def sync_stream(job: str) -> str:
     """Returns the name of the shared stream in which the nodes of a job exchange deltas."""
     return f"sync-{job}"
+
+
+def no_disk() -> BadInput:
+    """Returns the error of a run that is to survive the machine, and keeps nothing on its disk."""
+    return BadInput(
+        'durability="disk" was asked for, and nothing is kept on a disk',
+        hint="name a directory where everything is kept: log=... (--log DIR); or leave the durability out",
+    )
 
 
 def no_such_input(site: str, stream: str, streams: Mapping[str, int]) -> BadInput:

@@ -10,7 +10,7 @@ import msgspec
 from holons.errors import CheckpointLost, CodecError, RecordDamaged
 from holons.node.ports import Ports
 from holons.node.recovery import STATE, StateRecord, whole_records
-from holons.node.settings import Settings
+from holons.node.settings import MESSAGES_MAX, Settings
 from holons.program import Job, SharedState
 from holons.store import Position
 from holons.streams import STOOD_STILL_S, Cursor
@@ -52,7 +52,7 @@ class StateKeeper:
         stream at any moment, and reading continues behind what is gone.
         """
         cursor, now_s = dict(self.cursor), self._ports.clock.now_s()
-        messages = self.sync.read(cursor, self._settings.messages_max)
+        messages = self.sync.read(cursor, MESSAGES_MAX)
         if any(start > self.cursor.get(writer, 0) for writer, start in self.sync.starts().items()):
             return None
         if now_s - self._received_s > STOOD_STILL_S:

@@ -3,9 +3,9 @@
 Read `store.py` (the port), then an implementation.
 """
 
-from holons.store.directory import DirectoryStore, Durability
+from holons.store.directory import DirectoryStore
 from holons.store.grid import GridStore
 from holons.store.memory import MemoryStore
 from holons.store.store import Position, Store
 
-__all__ = ["DirectoryStore", "Durability", "GridStore", "MemoryStore", "Position", "Store"]
+__all__ = ["DirectoryStore", "GridStore", "MemoryStore", "Position", "Store"]

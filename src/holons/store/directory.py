@@ -13,18 +13,16 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from pyarrow import fs
 
-from holons.disk import sync, unavailable
+from holons import disk
+from holons.disk import Durability, unavailable
 from holons.errors import RecordDamaged, StoreUnavailable
 from holons.names import encoded
 from holons.store.records import header, missing, parse_position, position_text, unframe
 from holons.store.store import Position
-
-Durability: TypeAlias = Literal["process", "disk"]
-"""What an acknowledged record survives: the death of any process, or the machine's too."""
 
 _RECORD: Final = ".record"
 _LEFTOVER: Final = re.compile(r"at[_pm0-9]*\.record\.[0-9a-f]{32}\.part")
@@ -55,13 +53,14 @@ class DirectoryStore:
         else:
             self._files, self._root = fs.LocalFileSystem(), str(Path(root).absolute())
         self._local = isinstance(self._files, fs.LocalFileSystem)
-        self._sync = durability == "disk" and self._local
+        self._durable = durability == "disk" and self._local
         self._leftover_age_s = leftover_age_s
 
     def put(self, name: str, position: Position, data: bytes) -> None:
         path = self._path(name, position)
         with unavailable(StoreUnavailable, f"write {path}"):
             if self._is_whole(name, position):
+                self._make_durable(name, position)
                 return
             self._create_folder(self._folder(name))
             part = f"{path}.{uuid.uuid4().hex}.part"
@@ -72,8 +71,7 @@ class DirectoryStore:
                 with contextlib.suppress(OSError):  # the first error is the one to tell
                     self._files.delete_file(part)
                 raise
-            if self._sync:
-                sync(self._folder(name))
+            self._make_durable(name, position)
 
     def positions(self, name: str) -> list[Position]:
         with unavailable(StoreUnavailable, f"list {self._folder(name)}"):
@@ -138,13 +136,17 @@ class DirectoryStore:
         ]
 
     def _create_folder(self, folder: str) -> None:
-        if not self._sync:
+        if self._local:
+            disk.make_folder(folder, durable=self._durable)
+        else:
             self._files.create_dir(folder, recursive=True)
-            return
-        made = [path for path in [Path(folder), *Path(folder).parents] if not path.exists()]
-        self._files.create_dir(folder, recursive=True)
-        for path in made:
-            sync(path.parent)
+
+    def _make_durable(self, name: str, position: Position) -> None:
+        """Makes a record survive the machine, whoever wrote it."""
+        if self._durable:
+            disk.make_folder(self._folder(name), durable=True)
+            for path in (self._path(name, position), self._folder(name)):
+                disk.sync(path)
 
     def _is_whole(self, name: str, position: Position) -> bool:
         """Whether the record is there and can be read. A damaged one is written again."""
@@ -157,11 +159,12 @@ class DirectoryStore:
         return True
 
     def _write(self, part: str, *pieces: bytes) -> None:
+        if self._local:
+            disk.write(part, *pieces, durable=self._durable)
+            return
         with self._files.open_output_stream(part, compression=None) as stream:
             for piece in pieces:
                 stream.write(piece)
-        if self._sync:
-            sync(part)
 
     def _publish(self, name: str, position: Position, part: str) -> None:
         """Gives a written file its name, unless there is a record of that name."""

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from holons.disk import Durability
 from holons.errors import BadInput, LogDamaged
 from holons.streams.log import Chunk
 from holons.streams.order import AppendOrder, writer_number
-from holons.streams.segments import Durability, SegmentLog, partitions_in, streams_in
+from holons.streams.segments import SegmentLog, partitions_in, streams_in
 
 
 class AppendedLog:
@@ -27,9 +28,8 @@ class AppendedLog:
     def __init__(self, directory: Path, partitions: int, writer: str, *, durability: Durability = "process") -> None:
         self._directory = directory
         self._writer = writer_number(writer)
-        self._sync = durability == "disk"
         self._own = SegmentLog(directory, writer, partitions, writer, durability=durability)
-        self._order = AppendOrder(directory, partitions)
+        self._order = AppendOrder(directory, partitions, durable=durability == "disk")
         self._logs: dict[int, SegmentLog] = {self._writer: self._own}
 
     @property
@@ -91,7 +91,7 @@ class AppendedLog:
 
     def _ordered(self, partition: int, offset: int, rows: int) -> int:
         """Adds rows of this writer to the order; returns their position."""
-        self._order.add(partition, self._writer, offset, rows, sync=self._sync)
+        self._order.add(partition, self._writer, offset, rows)
         self._order.refresh()
         return self._order.position(partition, self._writer, offset)
 

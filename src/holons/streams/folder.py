@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from holons.disk import Durability
 from holons.streams import segments
 
 StoredLog: TypeAlias = segments.SegmentLog
@@ -17,8 +18,10 @@ _SEGMENT_BYTES: Final = 32 << 20
 class StreamFolder:
     """A directory in which each stream has a directory of its own. A plain value, which can be pickled."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, durability: Durability = "process") -> None:
+        """`durability`: what is acknowledged survives the death of any process, or that of the machine too."""
         self.path = Path(path)
+        self.durability: Durability = durability
 
     @classmethod
     def below(cls, root: Path) -> list[StreamFolder]:
@@ -50,10 +53,19 @@ class StreamFolder:
         `fenced`: each partition has one producer at a time. It costs nothing until the first write, so whoever only reads
         may have any name.
         """
-        return segments.SegmentLog(self.path, stream, partitions, writer, resume=resume, fenced=fenced)
+        return segments.SegmentLog(
+            self.path, stream, partitions, writer, durability=self.durability, resume=resume, fenced=fenced
+        )
 
     def open_shared(
         self, stream: str, writer: str, *, segment_bytes: int = _SEGMENT_BYTES, if_damaged: str = "restore it"
     ) -> StoredSharedLog:
         """Opens a shared stream; for `writer` see `open`. `if_damaged` says in errors what to do with its directory then."""
-        return segments.SegmentSharedLog(self.path, stream, writer, segment_bytes=segment_bytes, if_damaged=if_damaged)
+        return segments.SegmentSharedLog(
+            self.path,
+            stream,
+            writer,
+            durability=self.durability,
+            segment_bytes=segment_bytes,
+            if_damaged=if_damaged,
+        )

@@ -12,13 +12,11 @@ import struct
 import uuid
 import zlib
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
-from holons.disk import sync, unavailable
+from holons import disk
+from holons.disk import Durability, unavailable
 from holons.errors import LogDamaged, LogUnavailable
-
-Durability: TypeAlias = Literal["process", "disk"]
-"""What an acknowledged entry survives: the death of any process, or also that of the machine."""
 
 _HEADER: Final = struct.Struct(">4sI")
 _MAGIC: Final = b"hjl1"
@@ -102,7 +100,9 @@ class DirectoryJournal:
 
     def __init__(self, directory: Path | str, durability: Durability = "process") -> None:
         self._directory = Path(directory)
-        self._sync = durability == "disk"
+        self._durable = durability == "disk"
+        self._durable_to: dict[int, int] = {}
+        """By partition: below this number, this process knows the names of entries to survive the machine."""
         self._made: set[Path] = set()
 
     def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
@@ -128,8 +128,11 @@ class DirectoryJournal:
                 stored = path.read_bytes()
             except FileNotFoundError:
                 return None
-        if number < self.start(partition):
-            return None  # the file may be that of a proposer that stood still, and has not noticed yet that it came too late
+            if number < self.start(partition):
+                return (
+                    None  # the file may be that of a proposer that stood still, and does not know that it came too late
+                )
+            self._make_durable(partition, number)
         return _unframed(partition, number, stored, path)
 
     def reaches(self, partition: int, number: int) -> bool:
@@ -166,9 +169,9 @@ class DirectoryJournal:
             starts, entries = self._folder(partition, "starts"), self._folder(partition, "entries")
             if below > self.start(partition):
                 self._make(starts)
-                (starts / _name(below)).touch()
-                if self._sync:
-                    sync(starts)
+                disk.write(starts / _name(below))
+                if self._durable:
+                    disk.sync(starts)
             start = self.start(partition)
             for folder in (starts, entries):
                 for path in folder.iterdir() if folder.exists() else ():
@@ -186,7 +189,7 @@ class DirectoryJournal:
 
     def _make(self, folder: Path) -> None:
         if folder not in self._made:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder, durable=self._durable)
             self._made.add(folder)
 
     def _link(self, partition: int, number: int, stored: bytes) -> bool:
@@ -199,11 +202,7 @@ class DirectoryJournal:
         while True:
             part = parts / uuid.uuid4().hex
             try:
-                with part.open("xb") as file:
-                    file.write(stored)
-                    if self._sync:
-                        file.flush()
-                        os.fsync(file.fileno())
+                disk.write(part, stored, durable=self._durable)
                 os.link(part, path)
             except FileExistsError:
                 return False
@@ -213,9 +212,14 @@ class DirectoryJournal:
                 continue  # this process stood still for so long that its part was swept
             finally:
                 part.unlink(missing_ok=True)
-            if self._sync:
-                sync(path.parent)
+            self._make_durable(partition, number)
             return True
+
+    def _make_durable(self, partition: int, number: int) -> None:
+        """Makes the names of entries survive the machine, whoever gave them: what follows from one must not outlive it."""
+        if self._durable and number >= self._durable_to.get(partition, 0):
+            disk.sync(self._path(partition, number).parent)
+            self._durable_to[partition] = number + 1
 
     def _sweep(self, partition: int) -> None:
         """Removes what killed writers left, by the clock of the file system, which is the only one that all share."""
@@ -223,7 +227,7 @@ class DirectoryJournal:
         with contextlib.suppress(FileNotFoundError):
             ages = {entry.name: entry.stat().st_mtime for entry in os.scandir(folder)}
             probe = folder / uuid.uuid4().hex
-            probe.touch()
+            disk.write(probe)
             now_s = probe.stat().st_mtime
             probe.unlink()
             for name, written_s in ages.items():

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
+from holons import disk
 from holons.disk import unavailable
 from holons.errors import InvariantBroken, LogUnavailable
 
@@ -61,8 +62,13 @@ class _Positions:
 class AppendOrder:
     """The order of one stream, as one process reads and writes it."""
 
-    def __init__(self, directory: Path, partitions: int, *, records_per_file: int = RECORDS_PER_FILE) -> None:
+    def __init__(
+        self, directory: Path, partitions: int, *, records_per_file: int = RECORDS_PER_FILE, durable: bool = False
+    ) -> None:
         self._directory = directory
+        self._durable = durable
+        self._durable_names = -1
+        """The last file of which this process knows that its name survives the machine."""
         self._records_per_file = records_per_file
         self._partitions = [_Positions([], []) for _ in range(partitions)]
         self._number = 0
@@ -70,24 +76,27 @@ class AppendOrder:
         self._read = 0
         """How many of its records were read."""
 
-    def add(self, partition: int, writer: int, offset: int, rows: int, *, sync: bool = False) -> None:
+    def add(self, partition: int, writer: int, offset: int, rows: int) -> None:
         """Appends rows to the order: from now on every reader sees them."""
         body = _RECORD.pack(0, partition, writer, offset, rows)[_CHECKSUM_BYTES:]
         record = crc32(body).to_bytes(_CHECKSUM_BYTES, "little") + body
         with unavailable(LogUnavailable, f"append to {self._directory}"):
             self.refresh()
             number = self._number
-            while not self._append(number, record, sync=sync):
+            while not self._append(number, record):
                 number += 1
 
-    def _append(self, number: int, record: bytes, *, sync: bool) -> bool:
+    def _append(self, number: int, record: bytes) -> bool:
         """Appends a record to a file; returns False if it does not count there."""
-        file = os.open(self._file(number), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = disk.open_to_write(self._file(number), os.O_WRONLY | os.O_APPEND)
         try:
             if os.write(file, record) != RECORD_BYTES:
                 return False
-            if sync:
+            if self._durable:
                 os.fdatasync(file)
+                if number > self._durable_names:
+                    disk.sync(self._directory)
+                    self._durable_names = number
             index, rest = divmod(os.lseek(file, 0, os.SEEK_CUR), RECORD_BYTES)
             return rest == 0 and index <= self._records_per_file
         finally:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from holons.arrow import python_rows
-from holons.disk import sync, try_lock, unavailable
+from holons.disk import Durability, make_folder, sync, try_lock, unavailable
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
 from holons.names import encoded
 from holons.streams.log import Chunk, ReadableLog
@@ -106,8 +106,9 @@ class ByTime:
 class FileSink:
     """Writes one channel's rows to `<channel>.p<partition>.<first ordinal>.<count>.parquet`, or `.jsonl`.
 
-    Only whole files have such a name. JSON has no NaN and no infinity: they become null; times become text. With `by`,
-    files are in folders by time; a directory has folders from the beginning, or never.
+    Only whole files have such a name. They are there to be passed on: the umask says who may read them. JSON has no NaN
+    and no infinity: they become null; times become text. With `by`, files are in folders by time; a directory has folders
+    from the beginning, or never.
 
     >>> from tempfile import mkdtemp; from holons.streams.memory import MemoryLog
     >>> log = MemoryLog(1); _ = log.append(0, pa.record_batch({"n": [1, 2]}))
@@ -122,7 +123,7 @@ class FileSink:
         channel: str,
         format: SinkFormat = "parquet",  # noqa: A002 - what everybody calls it
         file_rows: int = FILE_ROWS,
-        durability: Literal["process", "disk"] = "process",
+        durability: Durability = "process",
         by: ByTime | None = None,
     ) -> None:
         if file_rows < 1:
@@ -131,7 +132,7 @@ class FileSink:
         self._name = encoded(channel)
         self._format: SinkFormat = format
         self._file_rows = file_rows
-        self._sync = durability == "disk"
+        self._durable = durability == "disk"
         self._by = by
 
     def drain(self, log: ReadableLog) -> int:
@@ -172,7 +173,7 @@ class FileSink:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """One sink at a time writes a channel; the lock goes with the process that holds it."""
-        self._root.mkdir(parents=True, exist_ok=True)
+        make_folder(self._root, durable=self._durable, mode=None)
         with (self._root / f".{self._name}.{self._format}.lock").open("wb") as lock:
             if not try_lock(lock):
                 raise LogUnavailable(
@@ -220,7 +221,7 @@ class FileSink:
         first = chunks[0].offset
         for folder, rows in self._by.runs(table, self._name):
             within = self._root / folder
-            within.mkdir(parents=True, exist_ok=True)
+            make_folder(within, durable=self._durable, mode=None)
             self._write_file(within, partition, first, rows)
             first += rows.num_rows
         return table.num_rows
@@ -233,14 +234,12 @@ class FileSink:
                 parquet.write_table(table, stream)
             else:
                 stream.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in python_rows(table))
-            if self._sync:
+            if self._durable:
                 stream.flush()
                 os.fsync(stream.fileno())
         part.rename(folder / name)
-        if self._sync:
-            for known in (folder, *folder.parents):
-                if known.is_relative_to(self._root):
-                    sync(known)
+        if self._durable:
+            sync(folder)
 
     def _read(self, path: Path) -> list[Row]:
         try:

@@ -118,12 +118,19 @@ def test_a_program_that_raises_says_where(here: Path, capsys: pytest.CaptureFixt
         ([], "there is no such stream"),
         (["--engine", "flink"], "no engine 'flink'"),
         (["--engine", "embedded", "--master", "local[2]"], "use no Spark"),
+        (["--durability", "tape"], "no durability is called 'tape'"),
+        (["--durability", "disk", "--store", "memory"], "no checkpoint survives"),
     ],
 )
 def test_what_cannot_be_run_is_said_at_once(here: Path, arguments: list[str], told: str, capsys):
     inputs = ["--input", "visits=rows"] if "--engine" in arguments else []
     assert run("run", "app.py:job", "--log", "site", *arguments, *inputs) == 1
     assert told in capsys.readouterr().err
+
+
+def test_what_is_to_survive_the_machine_needs_a_directory(here: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("run", "app.py:job", "--input", "visits=rows", "--durability", "disk") == 1
+    assert "name a directory" in capsys.readouterr().err
 
 
 def test_rows_that_will_not_do_leave_nothing_behind(here: Path, capsys: pytest.CaptureFixture[str]):

@@ -21,6 +21,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holons import disk
 from holons.engines.collecting import fold_id, folded
 from holons.engines.locks import locked
 from holons.engines.results import Results
@@ -58,7 +59,7 @@ class Rounds:
         self._logs: dict[str, WritableLog] = {}
         self._fold: Fold | None = None
         self._done = -1
-        self._store = DirectoryStore(str(self.directory / "state"))
+        self._store = DirectoryStore(str(self.directory / "state"), durability=site.durability)
 
     def open(self) -> None:
         """Takes the lock; says if it is somebody else's, or another program's."""
@@ -87,7 +88,7 @@ class Rounds:
                 )
         else:
             part = file.with_suffix(".part")
-            part.write_bytes(msgspec.json.encode(mine))
+            disk.write(part, msgspec.json.encode(mine), durable=self.site.durability == "disk")
             part.rename(file)
 
     def close(self) -> None:

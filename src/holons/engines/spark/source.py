@@ -15,12 +15,14 @@ import json
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from holons.disk import Durability
 from holons.engines.batches import Batches
 from holons.engines.collecting import fold_id
 from holons.engines.directory_site import DirectorySite
@@ -47,6 +49,7 @@ _KNOWN = {
     "partitions": "how many partitions a new stream gets; by default one",
     "partitionColumn": "an integer column, modulo the number of partitions: where each row goes",
     "sorted": "false: rows are not sorted by time before they are appended",
+    "durability": '"disk": what is written survives the death of the machine; by default, of any process',
     "txnAppId": "with txnVersion: a batch that is written again under the same names is there once",
     "txnVersion": "a number that grows with every batch of a txnAppId",
 }
@@ -143,7 +146,8 @@ class SourceOptions:
 
     @property
     def site(self) -> SiteWithFolders:
-        return DirectorySite(Path(self.values["path"]).absolute())
+        durability = cast(Durability, self.values.get("durability", "process"))  # the site has a look at it
+        return DirectorySite(Path(self.values["path"]).absolute(), durability=durability)
 
     def place(self) -> SiteStream:
         """Returns the stream that is meant; raises `BadInput` if the site has no such stream."""

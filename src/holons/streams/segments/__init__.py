@@ -7,10 +7,8 @@ from holons.streams.segments.description import StreamDescription, describe
 from holons.streams.segments.directory import partitions_in, streams_in
 from holons.streams.segments.log import SegmentLog
 from holons.streams.segments.shared import SegmentSharedLog
-from holons.streams.segments.writer import Durability
 
 __all__ = [
-    "Durability",
     "SegmentLog",
     "SegmentSharedLog",
     "StreamDescription",

@@ -78,13 +78,23 @@ class StreamDirectory:
     """The segments and floors of one stream, as this process sees them."""
 
     def __init__(
-        self, directory: Path, stream: str, partitions: int, clock: Clock, if_damaged: str = "restore it"
+        self,
+        directory: Path,
+        stream: str,
+        partitions: int,
+        clock: Clock,
+        if_damaged: str = "restore it",
+        *,
+        durable: bool = False,
     ) -> None:
-        """`if_damaged`: what to do with the directory if it is damaged, for errors."""
+        """`if_damaged`: what to do with the directory if it is damaged, for errors. `durable`: what is changed survives the
+        machine.
+        """
         self.path = Path(os.path.realpath(directory)) / f"stream.{encoded(stream)}"
         self.stream = stream
         self.partitions = partitions
         self.clock = clock
+        self.durable = durable
         self.segments: dict[str, Segment] = {}
         self.version = 0
         """Grows whenever a segment or a floor appears or goes, or a segment can no longer grow."""
@@ -223,7 +233,7 @@ class StreamDirectory:
         parts = name.rsplit(".", 2)
         if len(parts) != 3 or not parts[1].isdigit():
             raise damaged(self.path / name, "it is not one of ours")
-        segment = Segment(self.path / name, int(parts[1]), self.clock)
+        segment = Segment(self.path / name, int(parts[1]), self.clock, durable=self.durable)
         header = segment.header
         if (header.stream, header.partitions) != (self.stream, self.partitions):
             raise damaged(
@@ -255,18 +265,18 @@ class StreamDirectory:
 
     # --- trimming -----------------------------------------------------------------------------------------------------
 
-    def raise_floor(self, name: str, offset: int, *, sync: bool) -> None:
+    def raise_floor(self, name: str, offset: int) -> None:
         """Declares that below an offset nothing is there any more."""
         if offset <= self.floor(name):
             return
         prefix = f"floor.{name}."
         now_us = self.clock.utc_us()
         if self.partitions:  # should the last segment go that says so
-            (self.path / f"{_PARTITIONS}.{self.partitions}").touch()
-        (self.path / f"{prefix}{offset}").touch()
+            disk.write(self.path / f"{_PARTITIONS}.{self.partitions}")
+        disk.write(self.path / f"{prefix}{offset}")
         os.utime(self.path / f"{prefix}{offset}", ns=(now_us * 1_000, now_us * 1_000))
         self._note_floor(f"{name}.{offset}")
-        if sync:
+        if self.durable:
             disk.sync(self.path)
         for other in list(self._names()):
             rest = other.removeprefix(prefix)

@@ -18,14 +18,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from holons import disk
+
 COUNTED_FILE: Final = "counted"
 _END: Final = b"."
 
 
-def counted(segment: Path, published: Callable[[], int]) -> int | None:
+def counted(segment: Path, published: Callable[[], int], *, durable: bool = False) -> int | None:
     """Returns how many records of a segment that has ended count; None if its file is damaged.
 
     `published` returns how many are published; it is asked after the segment has ended, if nobody has decided yet.
+    With `durable` the machine's death changes nothing about it.
     """
     file = segment / COUNTED_FILE
     try:
@@ -33,7 +36,7 @@ def counted(segment: Path, published: Callable[[], int]) -> int | None:
     except FileNotFoundError:
         proposed = published()
         try:
-            decide(segment, proposed)
+            decide(segment, proposed, durable=durable)
         except PermissionError:  # whoever only reads can tell nobody
             return proposed
         text = file.read_bytes()
@@ -41,13 +44,16 @@ def counted(segment: Path, published: Callable[[], int]) -> int | None:
     return int(number) if number.isdigit() and number != text else None
 
 
-def decide(segment: Path, records: int) -> None:
+def decide(segment: Path, records: int, *, durable: bool = False) -> None:
     """Lets so many records of an ended segment count, unless somebody has decided before."""
     part = segment / f"{COUNTED_FILE}.{uuid.uuid4().hex}"
-    part.write_bytes(b"%d" % records + _END)
+    disk.write(part, b"%d" % records, _END, durable=durable)
     try:
         os.link(part, segment / COUNTED_FILE)
     except FileExistsError:
         pass
     finally:
         part.unlink(missing_ok=True)
+    if durable:
+        disk.sync(segment / COUNTED_FILE)  # somebody else's may not be on the disk yet
+        disk.sync(segment)

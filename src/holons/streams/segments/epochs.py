@@ -30,12 +30,11 @@ the next one free again."""
 class Epochs:
     """The partitions that a producer holds, or held."""
 
-    def __init__(self, stream: StreamDirectory, writer: str, *, resume: bool, sync: bool) -> None:
+    def __init__(self, stream: StreamDirectory, writer: str, *, resume: bool) -> None:
         """With `resume`, producers of the same name follow each other, and share what they hold."""
         self._stream = stream
         self._writer = writer
         self._resume = resume
-        self._sync = sync
         self._folder = stream.path / EPOCHS_FOLDER
         self._numbers: dict[int, int] = {}
         """By partition: the number with which it was taken."""
@@ -48,7 +47,7 @@ class Epochs:
         if partition in self._numbers:
             return
         with disk.unavailable(LogUnavailable, f"take partition {partition} of stream {self._stream.stream!r}"):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self._folder, durable=self._stream.durable)
             while True:
                 older = self._taken(partition)
                 number = max(older, default=-1)
@@ -87,7 +86,7 @@ class Epochs:
         for segment in list(self._stream.live):
             if (segment.writer in holders or None in holders) and segment.directory != own_segment:
                 with suppress(SegmentGone):
-                    segment.end(sync=self._sync)
+                    segment.end()
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -112,11 +111,13 @@ class Epochs:
 
     def _create(self, partition: int, number: int) -> bool:
         part = self._folder / f".{uuid.uuid4().hex}"
-        part.write_text(self._writer)
+        disk.write(part, self._writer.encode(), durable=self._stream.durable)
         try:
             os.link(part, self._path(partition, number))
         except FileExistsError:
             return False
         finally:
             part.unlink(missing_ok=True)
+        if self._stream.durable:
+            disk.sync(self._folder)
         return True

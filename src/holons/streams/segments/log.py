@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from holons.clock import Clock, SystemClock
+from holons.disk import Durability
 from holons.errors import InvariantBroken
 from holons.streams.log import Chunk
 from holons.streams.segments.behind import Behind
@@ -16,7 +17,7 @@ from holons.streams.segments.directory import StreamDirectory
 from holons.streams.segments.epochs import Epochs
 from holons.streams.segments.merge import SegmentChunk, cut, merged, same_rows
 from holons.streams.segments.segment import Extent, Segment
-from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Storage
+from holons.streams.segments.writer import Entry, SegmentWriter, Storage
 
 _BODY_BYTES_MAX: Final = 32 << 20
 """Larger batches are cut, so that a reader who wants a few rows does not check many."""
@@ -58,8 +59,10 @@ class SegmentLog:
         """`fenced`: each partition has one producer at a time, and who begins to write to it fences off the one before."""
         assert 0 < partitions < 1 << 32, f"{partitions} partitions"
         storage = Storage(durability, segment_bytes, trimmed_bytes, idle_s, resume)
-        self._stream = StreamDirectory(Path(directory), stream, partitions, clock or SystemClock(), _IF_DAMAGED)
-        self._epochs = Epochs(self._stream, writer, resume=resume, sync=storage.sync) if fenced else None
+        self._stream = StreamDirectory(
+            Path(directory), stream, partitions, clock or SystemClock(), _IF_DAMAGED, durable=storage.durable
+        )
+        self._epochs = Epochs(self._stream, writer, resume=resume) if fenced else None
         self._writer = SegmentWriter(self._stream, writer, storage, self._epochs)
         self._behind = Behind() if fenced else None
         self._own_ends: dict[int, int] = {}
@@ -69,6 +72,8 @@ class SegmentLog:
         self._ended: dict[int, _Ended] = {}
         self._ended_version = -1
         self._recent: dict[int, tuple[str, Collection[str] | None, Chunk]] = {}
+        self._durable: dict[str, int] = {}
+        """By segment of another writer: how many records this process knows to survive the machine."""
 
     @property
     def partitions(self) -> int:
@@ -148,7 +153,7 @@ class SegmentLog:
 
     def trim(self, partition: int, below: int) -> None:
         below = min(below, self.end(partition))
-        self._stream.raise_floor(str(partition), below, sync=self._writer.storage.sync)
+        self._stream.raise_floor(str(partition), below)
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
         self._ended.clear()
 
@@ -190,10 +195,19 @@ class SegmentLog:
         """Returns chunks of a segment; one that is only read in part is kept for the next read, which wants its rest."""
         recent = self._recent.pop(partition, None)
         known = recent[2] if recent is not None and recent[:2] == (segment.name, columns) else None
+        if self._stream.durable and segment.writer != self._writer.writer:
+            self._make_durable(segment)
         chunks = segment.chunks(partition, low, high, columns, known)
         if chunks and chunks[-1].end > high:
             self._recent[partition] = segment.name, columns, chunks[-1]
         return chunks
+
+    def _make_durable(self, segment: Segment) -> None:
+        """Makes what others wrote survive the machine before it is read: what follows from rows must not outlive them."""
+        if self._durable.get(segment.name, 0) < segment.records:
+            segment.make_durable(grown=segment.name in self._durable)
+            self._durable[segment.name] = segment.records
+            self._durable = {name: known for name, known in self._durable.items() if name in self._stream.segments}
 
     def _holding(self, partition: int, low: int) -> Iterator[tuple[Extent, Segment]]:
         """Returns the segments that hold something of a partition beyond an offset."""

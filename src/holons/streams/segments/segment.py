@@ -89,7 +89,8 @@ class _Positions:
 class Segment:
     """What is known of a segment, and how to read it."""
 
-    def __init__(self, directory: Path, number: int, clock: Clock) -> None:
+    def __init__(self, directory: Path, number: int, clock: Clock, *, durable: bool = False) -> None:
+        """`durable`: what is decided about it survives the machine."""
         self.directory = directory
         self.name = directory.name
         self.number = number
@@ -106,6 +107,7 @@ class Segment:
         self.kept_for = 0
         """The partition that needed it when that was last asked."""
         self._clock = clock
+        self._durable = durable
         self._index = SegmentFile(directory / INDEX_FILE)
         self.header = self._read_header()
         self.stem = self.name.removeprefix("segment.").rsplit(".", 2)[0]
@@ -150,7 +152,7 @@ class Segment:
     def _counted(self) -> int:
         """Returns how many records count, now that the segment has ended."""
         try:
-            count = ending.counted(self.directory, lambda: self._records_in(self._index.read(0, _PUBLISHED_BYTES)))
+            count = ending.counted(self.directory, self._now_published, durable=self._durable)
         except OSError as error:
             if self.directory.exists():
                 raise failure(self.directory, error) from error
@@ -159,17 +161,34 @@ class Segment:
             raise damaged(self.directory, f"{ending.COUNTED_FILE} holds no number")
         return count
 
+    def _now_published(self) -> int:
+        return self._records_in(self._index.read(0, _PUBLISHED_BYTES))
+
     def is_open(self) -> bool:
         """Returns whether its writer may still add to it."""
         return os.access(self._open_file, os.F_OK)
 
-    def end(self, *, sync: bool = False) -> None:
+    def end(self) -> None:
         """Ends it: what its writer publishes from now on counts for nobody, and is written once more elsewhere."""
         Path(self._open_file).unlink(missing_ok=True)
         self._counted()
-        if sync:
-            disk.sync(self.directory / ending.COUNTED_FILE)
+        if self._durable:
+            disk.sync(self.directory / ending.COUNTED_FILE)  # whoever decided may not have synced it
             disk.sync(self.directory)
+
+    def make_durable(self, *, grown: bool = False) -> None:
+        """Makes what is known of it survive the machine, whoever wrote it. `grown`: it was made so before it grew."""
+        try:
+            for file in (self._data, self._index):
+                os.fdatasync(file.descriptor().number)
+            if not grown or not self.is_open():
+                disk.make_folder(self.directory.parent, durable=True)
+                disk.sync_all(self.directory)
+                disk.sync(self.directory.parent)
+        except FileNotFoundError as error:
+            raise SegmentGone(str(self.directory)) from error
+        except OSError as error:
+            raise failure(self.directory, error) from error
 
     def extent(self, partition: int) -> Extent:
         """Returns from where to where it holds something of a partition."""

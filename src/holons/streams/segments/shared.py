@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from holons.clock import Clock, SystemClock
+from holons.disk import Durability
 from holons.errors import WriterForgotten
 from holons.names import encoded
 from holons.streams.segments.directory import StreamDirectory, name_of
 from holons.streams.segments.segment import Segment
-from holons.streams.segments.writer import Durability, Entry, SegmentWriter, Storage
+from holons.streams.segments.writer import Entry, SegmentWriter, Storage
 from holons.streams.shared import Cursor, Message
 
 
@@ -37,8 +38,8 @@ class SegmentSharedLog:
         clock: Clock | None = None,
         if_damaged: str = "restore it",
     ) -> None:
-        self._stream = StreamDirectory(Path(directory), stream, 0, clock or SystemClock(), if_damaged)
-        storage = Storage(durability, segment_bytes, trimmed_bytes, idle_s)
+        storage, clock = Storage(durability, segment_bytes, trimmed_bytes, idle_s), clock or SystemClock()
+        self._stream = StreamDirectory(Path(directory), stream, 0, clock, if_damaged, durable=storage.durable)
         self._writer = SegmentWriter(self._stream, writer, storage, self)
         self._checked: Path | None = None
         self._next: int | None = None
@@ -92,7 +93,7 @@ class SegmentSharedLog:
     def trim(self, below: Cursor) -> None:
         ends = self._stream.consistently(lambda: {writer: self._end(writer) for writer in below})
         for writer, position in below.items():
-            self._stream.raise_floor(encoded(writer), min(position, ends[writer]), sync=self._writer.storage.sync)
+            self._stream.raise_floor(encoded(writer), min(position, ends[writer]))
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
         self._stream.forget_floors({encoded(name) for name, (_, segments) in self._writers().items() if segments})
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from holons.disk import sync, try_lock, unavailable
+from holons import disk
+from holons.disk import Durability, try_lock, unavailable
 from holons.errors import InvariantBroken, LogUnavailable
 from holons.names import encoded
 from holons.streams.segments import frames
@@ -26,8 +27,6 @@ from holons.streams.segments.ending import decide
 from holons.streams.segments.files import Descriptor, SegmentGone, failure
 from holons.streams.segments.frames import RECORD_BYTES, Frame, RowSchema
 from holons.streams.segments.segment import HEADER_BYTES, INDEX_FILE, OPEN_FILE, Header, Segment, published
-
-Durability: TypeAlias = Literal["process", "disk"]
 
 
 class Entry(NamedTuple):
@@ -58,7 +57,7 @@ class Storage:
     """Whether a writer goes on in the last segment of its name: for those of whom only one at a time writes."""
 
     @property
-    def sync(self) -> bool:
+    def durable(self) -> bool:
         """Whether a write waits for the disk."""
         return self.durability == "disk"
 
@@ -80,7 +79,7 @@ class OpenSegment:
         self.firsts: dict[int, int] = {}
         """By partition, the first offset in it that this process has written."""
         self._schema: RowSchema | None = None
-        self._sync = storage.sync
+        self._durable = storage.durable
         self._files = [Descriptor(directory / name, os.O_RDWR) for name in (header.data_file, INDEX_FILE)]
         self._data, self._index = (file.number for file in self._files)
         self.alone = not storage.resume or try_lock(self._index)
@@ -115,7 +114,7 @@ class OpenSegment:
                 places = schema.places(body) if body.size > frames.PLACED_BYTES_MIN else []
                 self._add(schema.kind, entry, body, content.num_rows, places, schema.at)
         _write(self._index, self._prepared, HEADER_BYTES + self.records * RECORD_BYTES)
-        if self._sync:
+        if self._durable:
             os.fdatasync(self._data)
             os.fdatasync(self._index)
         self._schema = schema
@@ -125,7 +124,7 @@ class OpenSegment:
         self.records += len(self._prepared) // RECORD_BYTES
         self.data_bytes = self._data_end
         _write(self._index, published(self.records), 0)
-        if self._sync:
+        if self._durable:
             os.fdatasync(self._index)
 
     def _add(
@@ -220,7 +219,7 @@ class SegmentWriter:
             with suppress(FileNotFoundError):
                 (self._directory / OPEN_FILE).unlink()
                 if self._open is not None:
-                    decide(self._directory, self._open.records)
+                    decide(self._directory, self._open.records, durable=self.storage.durable)
         self._directory = self._open = None
 
     def release(self) -> None:
@@ -242,7 +241,7 @@ class SegmentWriter:
     def _counts(self, ended: OpenSegment) -> bool:
         """Whether all that was published in a segment that somebody has ended counts."""
         try:
-            segment = Segment(ended.directory, self._number, self._stream.clock)
+            segment = Segment(ended.directory, self._number, self._stream.clock, durable=self.storage.durable)
             segment.poll()
         except SegmentGone:
             return False
@@ -273,6 +272,8 @@ class SegmentWriter:
             return None
         if not target.alone or not last.is_open() or last.data_bytes >= self.storage.segment_bytes:
             return None
+        if self.storage.durable:
+            last.make_durable()
         self._directory, self._number, self._open = last.directory, last.number, target
         return target
 
@@ -280,22 +281,21 @@ class SegmentWriter:
         """Makes a new segment, and opens it before it appears: from then on it may be trimmed."""
         new = directory.with_name(f".new.{directory.name}")
         try:
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            new.mkdir()
-            (new / INDEX_FILE).write_bytes(self._header.block())
+            durable = self.storage.durable
+            disk.make_folder(directory.parent, durable=durable)
+            disk.make_folder(new)
             for name in (self._header.data_file, OPEN_FILE):
-                (new / name).touch()
-            if self.storage.sync:
-                for path in (*new.iterdir(), new):
-                    sync(path)
+                disk.write(new / name, durable=durable)
+            disk.write(new / INDEX_FILE, self._header.block(), durable=durable)
+            if durable:
+                disk.sync(new)
             target = OpenSegment(new, self._header, self.storage)
             new.rename(directory)
         except OSError:
             shutil.rmtree(new, ignore_errors=True)
             raise
-        if self.storage.sync:
-            for place in (directory.parent, directory.parent.parent):
-                sync(place)
+        if durable:
+            disk.sync(directory.parent)
         target.directory = directory
         return target
 
