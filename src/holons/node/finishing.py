@@ -18,6 +18,13 @@ def all_finished(here: JobOnNode) -> bool:
     return runs_finished and here.finished_elsewhere | set(here.tasklets) >= here.partitions
 
 
+def needs_no_state(here: JobOnNode) -> bool:
+    """Returns whether a job has lost its state, and nothing is left to be run; raises that it is lost if something is."""
+    if here.state_lost is not None and not all_finished(here):
+        raise here.state_lost
+    return here.state_lost is not None
+
+
 def verify_reports(here: JobOnNode, membership: Membership) -> None:
     """Compares reports of others with the logs, once everything here is finished: each partition once, when it matters."""
     if not all(tasklet.finished for tasklet in here.tasklets.values()):

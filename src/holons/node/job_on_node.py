@@ -45,6 +45,11 @@ class JobOnNode:
         return self._keeper.state
 
     @property
+    def state_lost(self) -> CheckpointLost | None:
+        """Why nobody can run anything of this job any more, if so."""
+        return self._keeper.lost
+
+    @property
     def slowest(self) -> Slowest:
         """How far the slowest partitions are in event time, as far as this node knows."""
         if self._slowest is None:

@@ -22,7 +22,7 @@ from holons.errors import (
 from holons.node.claiming import Claims
 from holons.node.control import ControlReader
 from holons.node.failures import Failures
-from holons.node.finishing import all_finished, verify_reports
+from holons.node.finishing import all_finished, needs_no_state, verify_reports
 from holons.node.handover import runs_everywhere, stop_taken_over
 from holons.node.heartbeats import HeartbeatStream
 from holons.node.idle import idle_partitions
@@ -190,11 +190,14 @@ class Node:
 
     def _open_jobs(self) -> None:
         for name, (job, cuts) in self._assigned.items():
-            if name not in self.jobs and name not in self.stopped and name not in self.failures:
+            known = name in self.jobs and self.jobs[name].state_lost is None
+            if not known and name not in self.stopped and name not in self.failures:
                 with self._guarded(name):
                     self.jobs[name] = JobOnNode(name, job, self.ports, self.settings, cuts)
 
     def _tick_job(self, here: JobOnNode) -> bool:
+        if needs_no_state(here):
+            return False
         happened = here.listen()
         waiting = self._start_and_stop(here)
         for partition, tasklet in list(here.tasklets.items()):
@@ -319,7 +322,8 @@ class Node:
             return
         written = self._claims.written
         try:
-            self._claims.claim(self.jobs, self._trials)
+            jobs = {name: here for name, here in self.jobs.items() if here.state_lost is None}
+            self._claims.claim(jobs, self._trials)
         finally:
             if self._claims.written > written:
                 self._look_soon()

@@ -35,7 +35,12 @@ class StateKeeper:
         self._record = f"{name}/replica"
         self._received_s = ports.clock.now_s()
         self._forgotten = 0
-        self.state, self.cursor = self._newest()
+        self.lost: CheckpointLost | None = None
+        """Why there is no state. That matters if something of the job is still to be run."""
+        try:
+            self.state, self.cursor = self._newest()
+        except CheckpointLost as error:
+            self.lost, self.state, self.cursor = error, job.open_state(partitions), {}
         self._messages_since_store = self._bytes_since_store = 0
         self._stored_at_s = float("-inf")
         self._storing_s = 0.0

@@ -11,6 +11,8 @@ from holons.engines.memory_site import MemorySite, logs_of
 from holons.errors import CheckpointLost
 from holons.node import Node, Settings, submit
 from holons.program import canonical
+from holons.store import MemoryStore
+from holons.streams import Cursor
 from holons.streams.memory import MemoryLog
 from holons.windows import END
 
@@ -78,6 +80,37 @@ def test_outputs_that_were_lost_before_any_record_of_them_are_emitted_again():
         turn(site, nodes)
     assert not any(node.stopped for node in nodes)
     assert canonical(site.collected(JOB.name)) == expected(STREAMS)
+
+
+def forget_all_records(site: MemorySite) -> None:
+    """As if nodes had kept all records in their memory, and were gone."""
+    site.records = MemoryStore()
+    (sync,) = (site.shared(name, "judge") for name in site.shared_streams() if name.startswith("sync"))
+    read: Cursor = {}
+    sync.read(read, 1_000_000)
+    sync.trim({writer: end // 2 for writer, end in read.items()})  # what is left does not tell what was sealed
+
+
+def test_a_job_whose_outputs_are_all_there_is_finished_though_no_record_of_it_is():
+    site = site_of_the_job()
+    first_run(site)
+    forget_all_records(site)
+    (node, _) = nodes_of(site, 2)
+    for _ in range(500):
+        turn(site, [node])
+        assert not node.stopped
+    assert node.finished
+    assert canonical(site.collected(JOB.name)) == expected(STREAMS)
+
+
+def test_a_job_of_which_outputs_are_missing_and_all_records_is_lost():
+    site = site_of_the_job()
+    site.outputs = first_run(site)
+    forget_all_records(site)
+    (node, _) = nodes_of(site, 2)
+    while not node.stopped:
+        turn(site, [node])
+    assert [stopped.kind for stopped in node.stopped.values()] == [CheckpointLost.__name__]
 
 
 def test_a_job_whose_nodes_have_all_gone_is_finished_at_once_for_those_that_come_later():
