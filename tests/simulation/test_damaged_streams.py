@@ -90,11 +90,13 @@ def test_nodes_that_end_alike_again_and_again_end_the_run_with_their_error(site)
         run(site, "second")
 
 
-@pytest.mark.parametrize("stream", ["heartbeats", "control"])
+@pytest.mark.parametrize("stream", ["heartbeats", pytest.param("control", marks=pytest.mark.slow)])
 def test_a_damaged_stream_is_named_with_what_to_do(site, stream):
     flip(files_of(site, stream, "data.messages")[0], 3)
-    with pytest.raises(LogDamaged, match=f"(?s)stream {stream}.*hint: .*stream.{stream}"):
+    with pytest.raises((LogDamaged, NodesFailed), match=f"(?s)stream {stream}.*hint: .* remove it, .*stream.{stream}"):
         run(site, "second")
+    shutil.rmtree(site.directory / "shared" / f"stream.{stream}")
+    assert_right(run(site, "second"))
 
 
 @pytest.mark.slow

@@ -50,7 +50,6 @@ _LOADING: Final = "loading-"
 _SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
 _SMALL_SEGMENT_BYTES: Final = 1 << 20
 _IF_DAMAGED: Final = {
-    "control": "it says which jobs there are: restore it from a copy of the site, or begin a new site",
     "sync": "it holds what partitions have sealed: restore it from a copy of the site, or submit the job once more, which "
     "computes everything anew",
 }
