@@ -18,8 +18,8 @@ TIMES = st.integers(0, 12)
 
 
 def join(dtype: pl.DataType) -> Join:
-    left = Source("left", "ts", "0s", pl.Schema({"ts": pl.Int64, "key": dtype, "a": pl.Int64}))
-    right = Source("right", "at", "0s", pl.Schema({"at": pl.Int64, "id": dtype, "b": pl.Int64}))
+    left = Source("left", "ts", "0s", None, pl.Schema({"ts": pl.Int64, "key": dtype, "a": pl.Int64}))
+    right = Source("right", "at", "0s", None, pl.Schema({"at": pl.Int64, "id": dtype, "b": pl.Int64}))
     return Join(left, right, (("key", "id"),), "inner", Tumbling("10us"), BOUNDS)
 
 
