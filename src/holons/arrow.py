@@ -49,6 +49,20 @@ def unreadable(schema: pa.Schema) -> dict[str, str]:
     return {schema.names[at]: field.reason for at, field in enumerate(_fields(schema) or ()) if field.reason}
 
 
+def column_names(schema: pa.Schema) -> list[str]:
+    """Returns the names of all columns, at any depth; raises `UnicodeDecodeError` if one is not text: Arrow never looks.
+
+    >>> column_names(pa.schema({"at": pa.struct({"x": pa.int8()})}))
+    ['at', 'x']
+    """
+    return [name for field in schema for name in _names(field)]
+
+
+def _names(field: pa.Field) -> list[str]:
+    inner = [field.type.field(at) for at in range(field.type.num_fields)]
+    return [field.name, *(name for part in inner for name in _names(part))]
+
+
 def readable(rows: Rows) -> Rows:
     """Returns the columns that a program can read."""
     fields = _fields(rows.schema)

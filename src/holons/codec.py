@@ -40,6 +40,7 @@ _SHORT: Final = 13
 _DECIMAL: Final = 14
 
 _PLAIN_DTYPES: Final = frozenset("?bBhHiIlLqQfd")
+_WRITTEN_DTYPES: Final = frozenset(np.dtype(kind).newbyteorder("<").str for kind in _PLAIN_DTYPES)
 _LARGE_BYTES: Final = 1 << 15
 """From here on bytes are put together once, at the end, and not at each level again."""
 _SHORTENED_BYTES_MIN: Final = 1 << 15
@@ -80,7 +81,7 @@ def decode(data: bytes | memoryview) -> Any:  # noqa: ANN401 - the value is what
         return _decoder.decode(data)
     except CodecError:
         raise
-    except (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
         raise CodecError(
             f"these {len(data)} bytes are not a value of ours: {error}",
             hint="the data is damaged, or was written by something else",
@@ -280,7 +281,7 @@ def _restore(code: int, body: memoryview) -> object:
         return dict(inner)
     if code == _ARRAY:
         dtype, shape, data = inner
-        return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape)
+        return np.frombuffer(data, dtype=_dtype(dtype)).reshape(shape)
     if code == _SHORT:
         return _lengthened(*inner)
     if code == _STRINGS:
@@ -295,8 +296,15 @@ def _restore(code: int, body: memoryview) -> object:
     raise CodecError(f"unknown extension {code}", hint="the data was written by a newer version")
 
 
+def _dtype(text: object) -> np.dtype[Any]:
+    """The type of an array's items: one that we write, since NumPy would make a type of almost any text, or run it."""
+    if text not in _WRITTEN_DTYPES:
+        raise CodecError(f"an array of {text!r}", hint="the data is damaged, or was written by something else")
+    return np.dtype(text)
+
+
 def _lengthened(low: int, steps: bool, dtype: str, data: bytes) -> np.ndarray:
-    kept = np.frombuffer(data, dtype=np.dtype(dtype))
+    kept = np.frombuffer(data, dtype=_dtype(dtype))
     if kept.dtype.kind != "u":
         raise CodecError(f"shortened integers kept as {dtype}", hint="the data is damaged")
     values = np.cumsum(kept, dtype=np.int64) if steps else kept.astype(np.int64)

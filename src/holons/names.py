@@ -91,6 +91,6 @@ def decoded(text: str) -> str | None:
     """Returns the name that an encoded form stands for; None if it is the form of no name."""
     try:
         name = unquote_to_bytes(text).decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
+    except UnicodeError:
         return None
     return name if encoded(name) == text else None

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import UnionType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from holons.errors import CodecError
 
 MessageT = TypeVar("MessageT")
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that it cannot read: text that is no UTF-8 is not one of its own errors."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -42,7 +45,7 @@ def decoder(
     def decode(data: bytes | memoryview) -> MessageT:
         try:
             message: MessageT = known.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise CodecError(
                 f"not {message_name}: {error}",
                 hint=f"{stream_name} is damaged, or was written by another version of Holons",

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from holons import codec
-from holons.errors import BadElement
+from holons.errors import BadElement, CodecError
 
 if TYPE_CHECKING:
     from holons.algebra.groups import Groups
@@ -31,6 +32,10 @@ L = TypeVar("L")
 IntArray: TypeAlias = npt.NDArray[np.int64]
 State: TypeAlias = "tuple[np.ndarray, ...]"
 """The states of n groups: columns whose first dimension is n. Never changed in place once handed out."""
+
+
+_Column: TypeAlias = "tuple[np.dtype[Any], tuple[int, ...]]"
+"""The type of a column of states, and the shape of what one group has in it."""
 
 
 class Joined(NamedTuple, Generic[L]):
@@ -112,12 +117,27 @@ class Aggregate(ABC, Generic[V_co]):
     def decode(self, data: bytes) -> State:
         """The state that `encode` was given."""
         state = codec.decode(data)
-        assert isinstance(state, tuple), f"not a state: {state!r}"
+        if not isinstance(state, tuple) or not _is_like(state, _columns(self)):
+            raise CodecError(f"not a state of {self.describe()}", hint="the data is damaged, or of another program")
         return state
 
     def describe(self) -> str:
         """A short name for people."""
         return type(self).__name__
+
+
+@lru_cache(maxsize=256)
+def _columns(aggregate: Aggregate[Any]) -> tuple[_Column, ...]:
+    """What the columns of an aggregate's states are."""
+    return tuple((column.dtype, column.shape[1:]) for column in aggregate.zero(1))
+
+
+def _is_like(state: State, columns: tuple[_Column, ...]) -> bool:
+    """Whether a state has columns like these, all of one length. What is in columns of objects is not looked at."""
+    known = tuple(
+        (column.dtype, column.shape[1:]) for column in state if isinstance(column, np.ndarray) and column.ndim
+    )
+    return known == columns and len(state) == len(known) and len({len(column) for column in state}) == 1
 
 
 class IdempotentAggregate(Aggregate[V_co]):

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from holons import codec
 from holons.algebra.aggregate import Aggregate, Joined, State, size
-from holons.errors import BadElement, NondeterministicProgram
+from holons.errors import BadElement, CodecError, NondeterministicProgram
 
 V = TypeVar("V")
 
@@ -95,8 +95,11 @@ class Slots(Generic[V]):
         return codec.encode([(partition, version, self.aggregate.encode(part)) for partition, (version, part) in slots])
 
     def decode(self, data: bytes) -> Slotted:
-        slots = {part: Slot(version, self.aggregate.decode(body)) for part, version, body in codec.decode(data)}
-        return MappingProxyType(slots)
+        try:
+            known = [(int(part), int(version), body) for part, version, body in codec.decode(data)]
+            return MappingProxyType({part: Slot(version, self.aggregate.decode(body)) for part, version, body in known})
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CodecError(f"not a state of {self.describe()}", hint="the data is damaged") from error
 
     def describe(self) -> str:
         return f"Slots({self.aggregate.describe()})"

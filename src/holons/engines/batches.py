@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 
@@ -24,11 +24,13 @@ import msgspec
 import pyarrow as pa
 
 from holons import disk
+from holons.arrow import column_names
 from holons.engines.locks import locked
 from holons.errors import BadInput, LogDamaged, LogUnavailable
 from holons.names import encoded
 from holons.node import SiteWithFolders
 from holons.streams import ProducerLog, WritableLog
+from holons.wire import UNREADABLE
 
 _WRITER = "batches"
 _DONE_KEPT = 2  # how many applied commits of each source are kept, to know the newest number
@@ -164,7 +166,7 @@ class Batches:
     def _read(self, commit: Path) -> list[_Placed]:
         try:
             return msgspec.json.decode(commit.read_bytes(), type=list[_Placed])
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise LogDamaged(
                 f"{commit} is damaged: {error}",
                 hint="restore it from a copy: rows of a batch may be missing from the stream",
@@ -172,11 +174,25 @@ class Batches:
 
     def _put(self, log: WritableLog, placed: _Placed) -> None:
         offset = placed.offset
-        with pa.memory_map(str(self._folder / placed.staged.file)) as source, pa.ipc.open_file(source) as rows:
-            for number in range(rows.num_record_batches):
-                batch = rows.get_batch(number)
-                log.put(placed.staged.partition, offset, batch, appended=placed.appended, live=placed.live)
-                offset += batch.num_rows
+        for rows in self._staged_rows(placed.staged):
+            log.put(placed.staged.partition, offset, rows, appended=placed.appended, live=placed.live)
+            offset += rows.num_rows
+
+    def _staged_rows(self, staged: Staged) -> Iterator[pa.RecordBatch]:
+        file = self._folder / staged.file
+        try:
+            with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as batches:
+                column_names(batches.schema)  # says whether they are text
+                for number in range(batches.num_record_batches):
+                    rows = batches.get_batch(number)
+                    rows.validate(full=True)  # else a damaged file might end the process
+                    yield rows
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise LogDamaged(
+                f"the rows of a committed batch cannot be read: {error}",
+                hint="restore the file from a copy: these rows are missing from the stream",
+                file=file,
+            ) from error
 
     def _log(self) -> ProducerLog:
         return self.site.producer(self.stream, self.partitions, _WRITER, resume=True)

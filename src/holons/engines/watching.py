@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from holons.clock import Clock
@@ -14,6 +15,8 @@ from holons.windows import ENDING
 _SILENT_S: Final = 3.0
 """A node that was not heard for so long is not shown."""
 _HEARTBEATS_MAX: Final = 100_000
+_FREE_MAX: Final = 1_000
+"""So many partitions without an owner are named: nobody reads more, and a heartbeat may say any number."""
 _RATE_S: Final = 1.0
 """Rows per second are measured over at least so long."""
 
@@ -162,7 +165,7 @@ def _activity(part: Running) -> Activity:
 def _held_up(parts: tuple[PartitionStatus, ...], partitions: int) -> tuple[str, tuple[int, ...], object]:
     """What the run waits for, the partitions that are the cause, and what must change before it waits no more."""
     owned = {part.partition for part in parts if part.owners or part.activity == "finished"}
-    if free := tuple(number for number in range(partitions) if number not in owned):
+    if free := tuple(islice((number for number in range(partitions) if number not in owned), _FREE_MAX)):
         return f"an owner of {_numbers(free)}", free, None
     open_parts = [part for part in parts if part.activity != "finished"]
     if not open_parts:

@@ -26,7 +26,7 @@ from holons.program.locals import checked_locals, freeze, initial_locals, thaw
 from holons.program.outputs import Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
 from holons.program.records import WINDOW, WindowRecord
-from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions, nested
+from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions, check_fits, nested, restoring
 from holons.windows import BEGINNING, ENDING, Window, instant_text
 
 _NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
@@ -60,7 +60,8 @@ class WindowPart:
         stitched = {c.handles[0] for c in self.layout.callbacks if not c.window.known_ahead}
         self.sessions = {index: Sessions(handles[index]) for index in sorted(stitched)}
         if resume is not None:
-            self._restore(resume)
+            with restoring("a window record"):
+                self._restore(resume)
         self.scope = WindowScope(self, partitions)
         self._program = bind(job.program, self.scope)
 
@@ -198,6 +199,8 @@ class WindowPart:
 
     def _restore(self, resume: bytes) -> None:
         record, (locals_, opened, sealed, stitched) = WINDOW.decode(resume)
+        check_fits(len(record.cursors) == len(record.emitted_to) == self.layout.clocks)
+        check_fits(len(record.sealed_to) == len(record.inserted) == self.layout.stages)
         self.calls, self.cursors, self.inserted = record.calls, record.cursors, record.inserted
         self.emitted_to, self.sealed_to = record.emitted_to, record.sealed_to
         self.locals, self.local_stages, self.ordinals = thaw(locals_), record.local_stages, record.ordinals

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from holons import codec, wire
 from holons.algebra import IntArray, Origin
+from holons.arrow import column_names
 from holons.errors import BadInput, BadProgram, NotFoldable
 from holons.program.calls import ProcessScope
 from holons.program.job import Job
@@ -33,7 +34,7 @@ from holons.program.process import BegunCall, ProcessPart, ProcessState
 from holons.program.records import Records
 from holons.program.run import ProgramRun
 from holons.program.screening import RowSlice
-from holons.wcrdt import RecordFormat, Replica, ReplicaState
+from holons.wcrdt import RecordFormat, Replica, ReplicaState, check_fits, restoring
 from holons.windows import BEGINNING, ENDING, TIME_LIMIT, Window
 
 _NEVER_LATE = TIME_LIMIT - BEGINNING
@@ -220,11 +221,13 @@ class Fold:
         inputs = [index for index, count in enumerate(partitions) for _ in range(count)]
         stored = None if resume is None else FOLD.header(resume)
         records = [Records()] * len(inputs) if stored is None else stored.runs
+        check_fits(len(records) == len(inputs))
         self.runs = [
             ProgramRun(job, place, len(inputs), input_index=index, resume=record)
             for place, (index, record) in enumerate(zip(inputs, records, strict=True))
         ]
-        self.replica = Replica(job.layout.handles, len(inputs), None if stored is None else stored.replica)
+        with restoring("the record of a fold"):
+            self.replica = Replica(job.layout.handles, len(inputs), None if stored is None else stored.replica)
         self._has_locals = _has_locals(job)
 
     # --- what parts need to know -------------------------------------------------------------------------------------
@@ -366,5 +369,8 @@ def _written(table: pa.Table) -> bytes:
 
 
 def _read(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+    with restoring("the rows of a partial fold"), pa.ipc.open_stream(data) as reader:
+        table = reader.read_all()
+        column_names(table.schema)  # says whether they are text
+        table.validate(full=True)  # else damaged rows might end the process
+        return table

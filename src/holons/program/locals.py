@@ -60,13 +60,22 @@ def freeze(value: object) -> object:
 
 def thaw(frozen: Any) -> Any:  # noqa: ANN401 - the value is whatever was frozen
     """Returns the value that `freeze` has taken apart."""
+    try:
+        return _thawed(frozen)
+    except (TypeError, ValueError, LookupError, RecursionError) as error:
+        raise CodecError(
+            f"this is no value of a Local: {error}", hint="the record is damaged, or was written by something else"
+        ) from error
+
+
+def _thawed(frozen: Any) -> Any:  # noqa: ANN401 - the value is whatever was frozen
     if type(frozen) in _PLAIN:
         return frozen
     kind, parts = frozen
     if kind == "dict":
-        return {thaw(key): thaw(item) for key, item in parts}
+        return {_thawed(key): _thawed(item) for key, item in parts}
     if kind in ("list", "tuple"):
-        return [thaw(item) for item in parts] if kind == "list" else tuple(thaw(item) for item in parts)
+        return [_thawed(item) for item in parts] if kind == "list" else tuple(_thawed(item) for item in parts)
     if kind == "scalar":
         return parts[0]
     if kind == "datetime":

@@ -30,7 +30,7 @@ from holons.program.outputs import Output, number, tables
 from holons.program.ports import AppendedRows
 from holons.program.records import PROCESS, ProcessRecord
 from holons.program.screening import AppendTimes, Batch, RowSlice, Screening, whole_frame
-from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes, nested
+from holons.wcrdt import Contributions, Delta, Replica, Seal, SealedPanes, nested, restoring
 from holons.windows import BEGINNING, EventClock, seal_points
 
 
@@ -106,7 +106,8 @@ class ProcessPart:
         self.contributions = Contributions(handles, stage_handles)
         self.lanes = Lanes(self.layout, partition, partitions)
         if resume is not None:
-            self._restore(resume)
+            with restoring("a process record"):
+                self._restore(resume)
         self.messages: list[Delta | Samples] = []
         self.outputs: list[Output] = []
         self._waiting: deque[RowSlice | _QueuedMark] = deque()

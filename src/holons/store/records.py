@@ -47,7 +47,7 @@ def position_text(position: Position) -> str:
 @lru_cache(maxsize=_REMEMBERED)
 def parse_position(text: str) -> Position | None:
     """Returns the position that a text stands for; None if it is no such text."""
-    parsed = _POSITION.fullmatch(text)
+    parsed = _POSITION.fullmatch(text) if len(text) <= POSITION_TEXT_MAX else None
     if parsed is None:
         return None
     position = tuple(_parse_number(part) for part in parsed[1].split("_")[1:])

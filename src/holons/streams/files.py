@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import csv, json, parquet
 
+from holons.arrow import column_names
 from holons.errors import BadInput
 from holons.streams.log import AppendableLog
 from holons.streams.memory import MemoryLog
@@ -115,6 +116,7 @@ def load(
     for path, kind in files:
         if kind == "parquet":
             with _opening(path), parquet.ParquetFile(path) as file:
+                column_names(file.schema_arrow)  # says whether they are text
                 schema = _agreed(schema, file.schema_arrow, path)
     dealer = _Dealer(log, partition_by)
     for number, (path, kind) in enumerate(files):
@@ -221,18 +223,25 @@ def _named_format(path: Path) -> Format:
 
 def _batches(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
     with _opening(path):
-        if kind == "parquet":
-            with parquet.ParquetFile(path) as file:
-                yield from file.iter_batches(batch_size=batch_rows)
-        elif kind == "jsonl" and path.stat().st_size:
-            options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error") if schema else None
-            yield from json.read_json(path, parse_options=options).to_batches()
-        elif kind == "csv" and schema is None:
-            yield from csv.read_csv(path).to_batches()
-        elif kind == "csv":
-            convert = csv.ConvertOptions(column_types=schema)
-            with csv.open_csv(path, convert_options=convert) as reader:
-                yield from reader
+        for batch in _decoded(path, kind, schema, batch_rows):
+            column_names(batch.schema)  # says whether they are text
+            batch.validate(full=True)  # else a damaged file might end the process
+            yield batch
+
+
+def _decoded(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    if kind == "parquet":
+        with parquet.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=batch_rows)
+    elif kind == "jsonl" and path.stat().st_size:
+        options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error") if schema else None
+        yield from json.read_json(path, parse_options=options).to_batches()
+    elif kind == "csv" and schema is None:
+        yield from csv.read_csv(path).to_batches()
+    elif kind == "csv":
+        convert = csv.ConvertOptions(column_types=schema)
+        with csv.open_csv(path, convert_options=convert) as reader:
+            yield from reader
 
 
 class _opening:  # noqa: N801 - reads as a statement

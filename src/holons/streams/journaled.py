@@ -231,7 +231,9 @@ def _below(rows: list[Chunk], foreign: int) -> list[Chunk]:
 
 def _decode(partition: int, number: int, data: bytes) -> _Entry:
     try:
-        foreign, marks, mark = codec.decode(data)
+        foreign, marks, mark = places = codec.decode(data)
+        if not all(type(place) is int for place in places if place is not None) or min(foreign, marks) < 0:
+            raise TypeError
     except (CodecError, TypeError, ValueError) as error:
         raise _damaged(partition, number, "cannot be read") from error
     return _Entry(number, foreign, marks, mark)

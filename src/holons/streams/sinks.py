@@ -28,6 +28,7 @@ from holons.disk import Durability, make_folder, sync, try_lock, unavailable
 from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
 from holons.names import encoded
 from holons.streams.log import Chunk, ReadableLog
+from holons.wire import UNREADABLE
 
 Row: TypeAlias = dict[str, Any]
 SinkFormat: TypeAlias = Literal["parquet", "jsonl"]
@@ -246,7 +247,7 @@ class FileSink:
             if self._format == "parquet":
                 return parquet.read_table(path, partitioning=None).to_pylist()
             return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-        except (pa.ArrowException, msgspec.DecodeError) as error:
+        except (pa.ArrowException, OSError, *UNREADABLE) as error:
             raise LogDamaged(
                 f"cannot read this file: {error}", hint="remove it, and the sink writes it again", file=path
             ) from error

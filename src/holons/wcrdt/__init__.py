@@ -16,7 +16,7 @@ from holons.wcrdt.delta import Delta, Seal
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes, nested
 from holons.wcrdt.preview import Preview, Previews, known_state
-from holons.wcrdt.records import RecordFormat, ReplicaState
+from holons.wcrdt.records import RecordFormat, ReplicaState, check_fits, restoring
 from holons.wcrdt.replica import Applied, Gap, Replica, decode_message
 from holons.wcrdt.sessions import Sessions
 
@@ -35,7 +35,9 @@ __all__ = [
     "Sealed",
     "SealedPanes",
     "Sessions",
+    "check_fits",
     "decode_message",
     "known_state",
     "nested",
+    "restoring",
 ]

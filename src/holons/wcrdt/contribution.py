@@ -13,7 +13,7 @@ from holons.algebra import Rows, State
 from holons.algebra.aggregate import pick
 from holons.errors import InsertBelowWatermark
 from holons.wcrdt.handle import Handle
-from holons.wcrdt.records import ContributionsRecord, RecordFormat
+from holons.wcrdt.records import ContributionsRecord, RecordFormat, check_fits, restoring
 from holons.windows import BEGINNING, instant_text
 
 CONTRIBUTIONS = RecordFormat(ContributionsRecord)
@@ -37,7 +37,8 @@ class Contributions:
         self._carried: dict[int, State] = {}
         self.watermark = BEGINNING
         if resume is not None:
-            self.restore(*CONTRIBUTIONS.decode(resume))
+            with restoring("contributions"):
+                self.restore(*CONTRIBUTIONS.decode(resume))
 
     def insert(self, index: int, rows: Rows) -> None:
         """Folds rows into the panes that their times fall into. All times must be at or above the watermark."""
@@ -60,6 +61,10 @@ class Contributions:
     def absorb(self, snapshot: bytes) -> None:
         """Merges panes that were folded elsewhere, from other rows of the same partition."""
         record, states = CONTRIBUTIONS.decode(snapshot)
+        with restoring("a partial fold"):
+            check_fits(
+                record.open.keys() <= self._handles.keys() and sum(map(len, record.open.values())) <= len(states)
+            )
         remaining = iter(states)
         for index, panes in record.open.items():
             handle, aggregate, ours = self._handles[index], self._aggregates[index], self._open[index]
@@ -112,6 +117,8 @@ class Contributions:
 
     def restore(self, record: ContributionsRecord, states: Sequence[State]) -> None:
         """Resumes from what `record` returned."""
+        listed = sum(map(len, record.open.values())) + len(record.carried)
+        check_fits(record.open.keys() == self._handles.keys() >= {*record.carried} and listed == len(states))
         remaining = iter(states)
         self.watermark = record.watermark
         self._open = {index: dict(zip(panes, remaining, strict=False)) for index, panes in record.open.items()}

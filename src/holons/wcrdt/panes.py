@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from holons import codec
 from holons.algebra import Keyed, Slide, State
 from holons.wcrdt.handle import Handle
-from holons.wcrdt.records import PanesRecord
+from holons.wcrdt.records import PanesRecord, check_fits
 from holons.windows import BEGINNING, Window
 
 _WINDOWS_CACHED = 16
@@ -174,6 +174,7 @@ class SealedPanes:
 
     def restore(self, record: PanesRecord, payloads: Sequence[bytes]) -> None:
         """Resumes from what `record` returned, all of it in canonical bytes."""
+        check_fits(len(record.seals) + len(record.bases) == len(payloads))
         remaining = iter(payloads)
         self.trimmed_to = record.trimmed_to
         for (pane, partition), payload in zip(record.seals, remaining, strict=False):

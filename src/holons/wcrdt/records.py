@@ -7,12 +7,14 @@ its version: whoever changes its fields gives it a new one, and records with the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from holons import codec, wire
-from holons.errors import CodecError, UnknownRecordVersion
+from holons.errors import CodecError, DescribedError, UnknownRecordVersion
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
@@ -42,14 +44,14 @@ class RecordFormat(Generic[RecordT]):
     def _split(self, data: bytes | memoryview) -> tuple[RecordT, memoryview]:
         try:
             record, states = self._decoder.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except wire.UNREADABLE as error:
             raise self._refused(data, error) from error
         return record, states
 
     def _refused(self, data: bytes | memoryview, error: Exception) -> CodecError | UnknownRecordVersion:
         try:
             whole = msgspec.msgpack.decode(data)
-        except (msgspec.DecodeError, RecursionError):
+        except wire.UNREADABLE:
             return CodecError(
                 f"these {len(data)} bytes are no whole record of kind {self._tag}: {error}",
                 hint="the record is damaged: an older one, or that of another node, may still be whole",
@@ -61,6 +63,29 @@ class RecordFormat(Generic[RecordT]):
             f"a checkpoint record is of kind {tag if isinstance(tag, str) else 'unknown'!r}, and this version of holons "
             f"reads {self._tag!r}",
             hint="another version of holons wrote it: run the job with that version, or submit it under another name",
+        )
+
+
+@contextmanager
+def restoring(record: str) -> Iterator[None]:
+    """Raises whatever goes wrong while something resumes from a record as a `CodecError`: the record is whole, but wrong."""
+    try:
+        yield
+    except (DescribedError, MemoryError):
+        raise
+    except Exception as error:
+        raise CodecError(
+            f"{record} does not fit the program: {type(error).__name__}: {error}",
+            hint="it is damaged, or another program wrote it: remove it, and an older one or that of another node is used",
+        ) from error
+
+
+def check_fits(fits: bool) -> None:
+    """Raises a `CodecError` unless a record fits the program that resumes from it."""
+    if not fits:
+        raise CodecError(
+            "a record that does not fit the program",
+            hint="it is damaged, or another program wrote it: remove it, and an older one or that of another node is used",
         )
 
 

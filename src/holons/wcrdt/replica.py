@@ -20,7 +20,7 @@ from holons.wcrdt.delta import Delta
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
 from holons.wcrdt.preview import Preview, Previews, known_state
-from holons.wcrdt.records import ReplicaState
+from holons.wcrdt.records import ReplicaState, check_fits, restoring
 from holons.windows import BEGINNING, ENDING, Window, instant_text
 
 
@@ -62,8 +62,11 @@ class Replica:
         self.previews = Previews(self.handles)
         self._waiting: dict[tuple[int, int], list[Delta]] = {}
         if resume is not None:
+            check_fits([len(stage) for stage in resume.progress] == [partitions] * len(self.progress))
             self.progress = [list(stage) for stage in resume.progress]
+            check_fits(len(self.panes) == len(resume.panes) == len(resume.payloads))
             for panes, record, payloads in zip(self.panes, resume.panes, resume.payloads, strict=True):
+                check_fits(all(0 <= partition < partitions for _, partition in record.seals))
                 panes.restore(record, payloads)
 
     # --- messages --------------------------------------------------------------------------------------------------
@@ -240,8 +243,9 @@ class Replica:
             return self.value(index, window)
         if not preview:
             return None
-        state = known_state(self.panes[index], window, self.previews.unsealed(index, self.progress[handle.stage]))
-        return None if state is None else handle.aggregate.value(state)
+        with restoring("a preview"):
+            state = known_state(self.panes[index], window, self.previews.unsealed(index, self.progress[handle.stage]))
+            return None if state is None else handle.aggregate.value(state)
 
     # --- trimming and resuming -------------------------------------------------------------------------------------
 
@@ -288,7 +292,8 @@ class Replica:
     @staticmethod
     def resumed(handles: Sequence[Handle], partitions: int, snapshot: bytes | memoryview | None) -> Replica:
         """Returns a replica that resumes from the bytes of a snapshot, or from the beginning."""
-        return Replica(handles, partitions, None if snapshot is None else _decode(snapshot))
+        with restoring("a snapshot of a replica"):
+            return Replica(handles, partitions, None if snapshot is None else _decode(snapshot))
 
     def bytes_held(self) -> int:
         """The size of all seals."""

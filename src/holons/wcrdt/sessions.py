@@ -18,7 +18,7 @@ from holons.algebra.aggregate import concat, pick, take
 from holons.algebra.maps import cell_of
 from holons.wcrdt.handle import Handle
 from holons.wcrdt.panes import SealedPanes
-from holons.wcrdt.records import StitchedRecord
+from holons.wcrdt.records import StitchedRecord, check_fits
 from holons.windows import BEGINNING, Window
 
 Order: TypeAlias = tuple[int, int, tuple[int, int | str]]
@@ -99,6 +99,7 @@ class Sessions:
 
     def restore(self, record: StitchedRecord, states: Sequence[State]) -> None:
         """Resumes from what `record` returned."""
+        check_fits(len(record.open) + len(record.closed) == len(states))
         remaining = iter(states)
         self.stitched_to = record.stitched_to
         self.open = {

@@ -26,12 +26,13 @@ from holons.engines.collecting import fold_id, folded
 from holons.engines.locks import locked
 from holons.engines.results import Results
 from holons.engines.spark.folding import Places, round_of
-from holons.errors import BadInput, CheckpointLost, DescribedError, JobRunning
+from holons.errors import BadInput, CheckpointLost, DescribedError, JobRunning, RecordDamaged
 from holons.node import SiteWithFolders
 from holons.program import Job, Output
 from holons.program.folding import Fold
 from holons.store import DirectoryStore
 from holons.streams import WritableLog
+from holons.wire import UNREADABLE
 
 _KEPT = 2
 _FINISHED = 1 << 62
@@ -79,7 +80,12 @@ class Rounds:
         assert self.places.count is not None
         mine = Folding(self.job.name, self.job.digest, self.places.count)
         if file.exists():
-            known = msgspec.json.decode(file.read_bytes(), type=Folding)
+            try:
+                known = msgspec.json.decode(file.read_bytes(), type=Folding)
+            except UNREADABLE as error:
+                raise RecordDamaged(
+                    f"{file} is damaged: {error}", hint="restore it from a copy, or fold it anew under another name"
+                ) from error
             if known != mine:
                 what = "another program" if known.partitions == mine.partitions else f"{known.partitions} partitions"
                 raise BadInput(

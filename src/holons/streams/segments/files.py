@@ -29,6 +29,7 @@ ROWS_FILE: Final = "data.arrows"
 MESSAGES_FILE: Final = "data.messages"
 OPEN_FILE: Final = "open"
 
+_UNCHECKED_BYTES_MAX: Final = 1 << 20  # whoever asks for more bytes than there are must not get memory for them
 _OPEN_FILES_MAX: Final = 256  # of 1,024 that a process often may have
 
 
@@ -93,6 +94,8 @@ class SegmentFile(OpenFile):
 
     def read(self, at: int, size: int) -> bytes:
         """Returns a copy of some bytes."""
+        if size > _UNCHECKED_BYTES_MAX or at < 0:
+            self.check(at + size if at >= 0 else -1)
         try:
             descriptor = self._descriptor or self._opened()
             data = os.pread(descriptor.number, size, at)
@@ -106,7 +109,7 @@ class SegmentFile(OpenFile):
 
     def view(self, at: int, size: int) -> pa.Buffer:
         """Returns some bytes without copying them; they stay valid for as long as they are held."""
-        self.check(at + size)
+        self.check(at + size if at >= 0 else -1)
         if self._map is None or self._map.size < at + size:
             try:
                 self._map = self._mapped()
@@ -118,6 +121,8 @@ class SegmentFile(OpenFile):
 
     def check(self, size: int) -> None:
         """Raises an error if the file is shorter than that: to touch what is missing of a map would end the process."""
+        if size < 0:
+            raise damaged(self.path.parent, f"{self.path.name} is to be read from before its beginning")
         try:
             descriptor = self._descriptor or self._opened()
             file_bytes = os.fstat(descriptor.number).st_size

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
+from holons.arrow import column_names
 from holons.errors import LogDamaged
 from holons.streams.log import Chunk, Whole, chosen_fields
 
@@ -43,6 +44,10 @@ _WORDS: Final = struct.Struct("<8Q")
 _CHECK: Final = struct.Struct("<Q")
 _FACTORS: Final = tuple(pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(1, 9))  # all odd
 _END_OF_STREAM_BYTES: Final = 8
+
+
+UNREADABLE: Final = (pa.ArrowException, OSError, EOFError, StopIteration, UnicodeDecodeError)
+"""What Arrow raises for bytes that are not Arrow: an `OSError` would look as if the file did not answer."""
 
 
 class Frame(NamedTuple):
@@ -155,6 +160,7 @@ class RowSchema:
         """Where in the data the message is."""
         self.message = message
         self.schema = pa.ipc.read_schema(message)
+        column_names(self.schema)  # says whether they are text
         self.kind = kind
 
     @classmethod
@@ -251,7 +257,7 @@ def read_rows(
     _check_columns(frame, data, (places[at] for at in chosen if places))
     try:
         rows = schema.rows(body)
-    except (pa.ArrowException, StopIteration) as error:
+    except UNREADABLE as error:
         raise frame_damaged(frame, f"a body that cannot be read: {error}") from error
     if rows.num_rows != frame.length:
         raise frame_damaged(frame, f"{rows.num_rows} rows instead of {frame.length}")

@@ -212,12 +212,16 @@ class Segment:
         body = block[_HEADER_AT + _HEADER.size :][:size]
         try:
             fields: Any = codec.decode(body) if crc32(body) == checksum else ()
-            magic, version, stream, partitions, writer = fields
+            magic, version, *known = fields
+            if not (magic == _MAGIC and isinstance(version, int)):
+                raise TypeError
         except (CodecError, TypeError, ValueError) as error:
             raise damaged(self.directory, f"{INDEX_FILE} has no header of ours") from error
-        if (magic, version) != (_MAGIC, FORMAT):
+        if version != FORMAT:
             raise damaged(self.directory, f"it has format {version}, and this version reads {FORMAT}")
-        return Header(stream, partitions, writer)
+        if [type(field) for field in known] != [str, int, str]:
+            raise damaged(self.directory, f"{INDEX_FILE} has a header without a stream, its partitions or a writer")
+        return Header(*known)
 
     def _learn(self, count: int) -> None:
         """Notes what is in the records up to `count`."""
@@ -318,7 +322,10 @@ class Segment:
             if frame is None:
                 raise damaged(self.directory, f"no schema is at byte {at} of the data")
             message = frames.read_message(frame, memoryview(self._data.read(frame.at, frame.size)))
-            known = self._schemas[at] = RowSchema(pa.py_buffer(message), frame.schema, at)
+            try:
+                known = self._schemas[at] = RowSchema(pa.py_buffer(message), frame.schema, at)
+            except frames.UNREADABLE as error:
+                raise damaged(self.directory, f"the schema at byte {at} of the data cannot be read: {error}") from error
         return known
 
     def _chunk(self, frame: Frame, record: int, columns: Collection[str] | None) -> Chunk:
