@@ -46,7 +46,8 @@ verify: lint types imports java ## as test, but long: more examples, slow tests 
 	@echo "==> tests, the long way"
 	@HOLONS_VERIFY=1 HYPOTHESIS_PROFILE=thorough $(PYTEST)
 
-sim: $(STAMP) ## nodes under faults in virtual time: 2,000 seeds of each scenario
+sim: $(STAMP) ## nodes under faults in virtual time: a swarm of 2,000 seeds, and as many of each scenario
+	@$(BIN)/holons sim --swarm --coverage --seeds 0:2000 --workers $(WORKERS)
 	@$(BIN)/holons sim --seeds 0:2000 --workers $(WORKERS)
 
 lint: $(STAMP) ## ruff: rules and formatting

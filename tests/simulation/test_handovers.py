@@ -11,7 +11,7 @@ from tests.simulation.scenarios import HighestBid
 from tests.simulation.test_scenarios import SECOND, bids, highest, stored, tasklets
 
 import holons as h
-from holons.engines.simulator.world import SimulatedStore, SimulatedStream
+from holons.engines.simulator.gated import SimulatedStore, SimulatedStream
 from holons.errors import BadInput
 from holons.node import Settings
 from holons.node.partition import PartitionTasklet

@@ -9,7 +9,7 @@ from tests.simulation.scenarios import IDLE, SEEDS, VARIANTS, prepared, simulate
 from holons import codec
 from holons.engines.inputs import partitions_in
 from holons.engines.simulator import Fault, Kind, Simulation
-from holons.engines.simulator import world as worlds
+from holons.engines.simulator import gated as worlds
 from holons.program.process import ProcessPart
 from holons.windows import ENDING, Mark
 

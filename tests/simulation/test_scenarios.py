@@ -10,7 +10,7 @@ from tests.simulation.cluster import SETTINGS, Cluster
 from tests.simulation.scenarios import HighestBid, prepared
 
 import holons as h
-from holons.engines.simulator.world import SimulatedStream
+from holons.engines.simulator.gated import SimulatedStream
 from holons.errors import JobRunning
 from holons.node import Node, Settings
 from holons.node.partition import PartitionTasklet

@@ -205,6 +205,13 @@ def sim(
         bool, typer.Option("--shrink/--no-shrink", help="Look for the faults that a divergence needs.")
     ] = True,
     trace: Annotated[bool, typer.Option("--trace", help="Tell everything that happened, also if all is well.")] = False,
+    swarm: Annotated[
+        bool,
+        typer.Option("--swarm", help="Draw everything from the seed: job, nodes, settings, actors, kinds of faults."),
+    ] = False,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="With --swarm: print which lines of the nodes were never run.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="How many processes run seeds.")] = 2,
     json_file: JsonFile = None,
 ) -> None:
@@ -222,12 +229,21 @@ def sim(
       holons sim app.py:job --input bids=bids.parquet --seeds 0:200
       holons sim app.py:job --input bids=a.csv --input bids=b.csv --nodes 5 --replicas 2
       holons sim --kinds crash,split --json -
+      holons sim --swarm --seeds 0:2000 --coverage
     """
     from holons.cli import sim as the_sim
+    from holons.cli.seeds import parse_seeds
 
+    numbers = parse_seeds(seeds)
+    if swarm:
+        from holons.cli import swarm as the_swarm
+
+        well = the_swarm.main(
+            numbers, workers=workers, shrinking=shrink, trace=trace, coverage=coverage, json_file=json_file
+        )
+        raise typer.Exit(code=0 if well else 1)
     wanted = the_sim.parse_kinds(kinds) if faults else ()
     chosen = the_sim.setups(job, inputs or [], rows, nodes=nodes, replicas=replicas, kinds=wanted)
-    numbers = the_sim.parse_seeds(seeds)
     if not the_sim.main(chosen, numbers, workers=workers, shrinking=shrink, trace=trace, json_file=json_file):
         raise typer.Exit(code=1)
 

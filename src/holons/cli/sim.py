@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shlex
-import signal
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from holons.cli.jobs import load_job, named_files, read_inputs
 from holons.cli.records import write_records
+from holons.cli.seeds import block, chunked, progress, run_tasks
 from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, shrink, simulate
 from holons.engines.simulator.scenarios import ROWS, SCENARIOS, VARIANTS, Prepared, judged, prepared
 from holons.errors import BadInput, DescribedError
@@ -140,19 +137,6 @@ class Tally:
 # --- what the options say ---------------------------------------------------------------------------------------------
 
 
-def parse_seeds(text: str) -> list[int]:
-    """`17`, `0:1000` (the last not included), or several of those with commas."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, colon, end = part.strip().partition(":")
-        if not first.isdigit() or (colon and not end.isdigit()):
-            raise BadInput(f"--seeds {text!r} cannot be read", hint="write 17, 0:1000, or 3,7,20:30")
-        seeds += range(int(first), int(end) if colon else int(first) + 1)
-    if not seeds:
-        raise BadInput(f"--seeds {text} holds no seed", hint="the end is not included: 0:1 is seed 0")
-    return list(dict.fromkeys(seeds))
-
-
 def parse_kinds(text: str) -> tuple[Kind, ...]:
     """`all`, `first`, or kinds with commas."""
     if text in ("all", "first"):
@@ -198,31 +182,15 @@ def shrunk(setup: Setup, seen: SeedOutcome) -> SeedOutcome:
     return replace(seen, shrunk=shrink(jobs, streams, expected, seen.outcome, **setup.options()))
 
 
-def _worker_starts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says what was seen
-
-
 def run_all(tallies: Sequence[Tally], seeds: Sequence[int], *, workers: int, trace: bool) -> Generator[int, None, None]:
     """Runs everything, filling the tallies; yields how many seeds have been added."""
-    chunks = [(tally, seeds[at : at + _CHUNK_SEEDS]) for tally in tallies for at in range(0, len(seeds), _CHUNK_SEEDS)]
-    if workers == 1:
-        for tally, chunk in chunks:
-            for seed in chunk:
-                yield _note(tally, *run_seeds(tally.setup, [seed], trace=trace))
-        return
-    others = set(multiprocessing.active_children())
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker_starts)
-    try:
-        pending: dict[Future[tuple[list[SeedOutcome], float]], Tally] = {
-            pool.submit(run_seeds, tally.setup, chunk, trace=trace): tally for tally, chunk in chunks
-        }
-        for done in as_completed(pending):
-            yield _note(pending[done], *done.result())
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
+    size = 1 if workers == 1 else _CHUNK_SEEDS
+    chunks = [(tally, part) for tally in tallies for part in chunked(seeds, size)]
+    tasks = [partial(run_seeds, tally.setup, part, trace=trace) for tally, part in chunks]
+    with closing(run_tasks(tasks, workers)) as running:
+        for number, (seen, busy_s) in running:
+            tally, _ = chunks[number]
+            yield _note(tally, seen, busy_s)
 
 
 def _note(tally: Tally, seen: list[SeedOutcome], busy_s: float) -> int:
@@ -246,7 +214,7 @@ def main(
     workers = min(workers, -(-len(seeds) // _CHUNK_SEEDS) * len(tallies))
     finished = False
     with (
-        _progress(console, len(seeds) * len(tallies)) as advance,
+        progress(console, len(seeds) * len(tallies)) as advance,
         suppress(KeyboardInterrupt),
         closing(run_all(tallies, seeds, workers=workers, trace=trace)) as running,
     ):
@@ -263,19 +231,6 @@ def main(
     if json_file is not None:
         _write(tallies, workers, json_file)
     return finished and not any(tally.divergences for tally in tallies)
-
-
-@contextmanager
-def _progress(console: Console, total: int) -> Iterator[Any]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("seeds", total=total)
-
-        def advance(count: int, diverged: int) -> None:
-            told = f"seeds, [red]{diverged} diverged[/]" if diverged else "seeds"
-            progress.update(task, advance=count, description=told)
-
-        yield advance
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -301,22 +256,17 @@ def _story(setup: Setup, seen: SeedOutcome, *, whole: bool) -> Group:
     parts: list[Any] = [title]
     if outcome.faults:
         fewer = f" ({len(told.faults)} of {len(outcome.faults)} suffice)" if seen.shrunk else ""
-        parts.append(_block(f"faults{fewer}", [str(fault) for fault in told.faults] or ["none"]))
+        parts.append(block(f"faults{fewer}", [str(fault) for fault in told.faults] or ["none"]))
     if told.problem != outcome.problem:
-        parts.append(_block("with these", [told.problem]))
+        parts.append(block("with these", [told.problem]))
     if setup.job and told.problem and not told.faults:
-        parts.append(_block("why", _NO_FUNCTION))
+        parts.append(block("why", _NO_FUNCTION))
     lines = outcome.trace if whole else told.trace[-_TRACE_LINES:]
     cut = "" if whole or len(told.trace) <= _TRACE_LINES else f", the last {_TRACE_LINES} of {len(told.trace)} lines"
-    parts.append(_block(f"what happened{cut}", [line.strip() for line in lines]))
+    parts.append(block(f"what happened{cut}", [line.strip() for line in lines]))
     if outcome.problem:
-        parts.append(_block("see it again", [setup.command(outcome.seed)]))
+        parts.append(block("see it again", [setup.command(outcome.seed)]))
     return Group(*parts, "")
-
-
-def _block(title: str, lines: Sequence[str]) -> Text:
-    told = [part for line in lines for part in line.splitlines()]
-    return Text.assemble((f"  {title}", "bold cyan"), *(f"\n    {line}" for line in told))
 
 
 def _summary(tallies: Sequence[Tally], workers: int) -> Group:

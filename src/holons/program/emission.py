@@ -96,8 +96,12 @@ class WindowPart:
         return happened
 
     def _known(self, clock: int, replica: Replica, sealed: Sequence[int]) -> int:
-        """Returns up to where all values are complete that windows of a stage or a lane may read."""
-        known, earliest = replica.watermark(clock), clock if clock >= self.layout.stages else 0
+        """Returns up to where all values are complete that windows of a stage or a lane may read.
+
+        Windows may read earlier stages too, whose messages may come later than those that followed from them.
+        """
+        earliest = clock if clock >= self.layout.stages else 0
+        known = min(replica.watermark(earlier) for earlier in range(earliest, clock + 1))
         for handle in self.layout.handles:
             if not handle.shared and earliest <= handle.stage <= clock:
                 known = min(known, sealed[handle.stage])

@@ -21,6 +21,10 @@ class MemoryStore:
         """Puts a record in place of another: what the simulator needs to tear one."""
         self._records.setdefault(name, {})[position] = data
 
+    def names(self) -> list[str]:
+        """Returns the names under which there are records."""
+        return [name for name, records in self._records.items() if records]
+
     def positions(self, name: str) -> list[Position]:
         return sorted(self._records.get(name, {}))
 
@@ -37,6 +41,10 @@ class MemoryStore:
         records = self._records.get(name, {})
         for position in [position for position in records if position < below]:
             del records[position]
+
+    def lose(self, name: str, position: Position) -> None:
+        """Loses a record, as a machine that dies does with what it has not synced."""
+        del self._records[name][position]
 
     def tend(self, live: Sequence[str]) -> bool:
         return True

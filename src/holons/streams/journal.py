@@ -83,6 +83,10 @@ class MemoryJournal:
     def end(self, partition: int, known: int = 0) -> int:
         return self.start(partition) + len(self._entries.get(partition, []))
 
+    def lose(self, partition: int, end: int) -> None:
+        """Loses the entries from a number on, as a machine that dies does with what it has not synced."""
+        del self._entries[partition][max(end - self.start(partition), 0) :]
+
     def trim(self, partition: int, below: int) -> None:
         start, below = self.start(partition), min(below, self.end(partition))
         if below > start:

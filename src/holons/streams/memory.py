@@ -86,6 +86,14 @@ class MemoryLog:
             chunks.pop(0)
             starts.pop(0)
 
+    def lose(self, partition: int, end: int) -> None:
+        """Loses what lies at an offset and behind it, as a machine that dies does with what it has not synced."""
+        kept = [chunk for chunk in self._chunks[partition] if chunk.offset < end]
+        if kept and kept[-1].end > end:
+            kept[-1] = kept[-1].part(0, end - kept[-1].offset)
+        self._chunks[partition], self._starts[partition] = kept, [chunk.offset for chunk in kept]
+        self._ends[partition] = min(self._ends[partition], end)
+
     def close(self) -> None:
         """Does nothing: memory needs no closing."""
 

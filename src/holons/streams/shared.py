@@ -102,6 +102,14 @@ class MemoryHub:
                 del self._messages[writer][:drop]
                 self._starts[writer] = position
 
+    def ends(self) -> Cursor:
+        """Returns the position that the next message of each writer will get."""
+        return {writer: self.start(writer) + len(messages) for writer, messages in self._messages.items()}
+
+    def lose(self, writer: str, end: int) -> None:
+        """Loses a writer's messages from a position on, as a machine that dies does with what it has not synced."""
+        del self._messages[writer][max(end - self.start(writer), 0) :]
+
     def bytes_held(self) -> int:
         """Returns the size of all messages that were not trimmed."""
         return sum(len(data) for messages in self._messages.values() for data in messages)

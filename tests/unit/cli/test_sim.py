@@ -9,6 +9,7 @@ import pytest
 from tests.unit.cli.test_app import run
 
 from holons.cli import sim
+from holons.cli.seeds import parse_seeds
 from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, draw_faults, scenarios
 from holons.errors import BadInput
 
@@ -142,11 +143,11 @@ def test_what_makes_no_sense_is_refused(app: Path, arguments: list[str], told: s
 
 
 def test_seeds_and_kinds_are_read():
-    assert sim.parse_seeds("3,7,20:23,21") == [3, 7, 20, 21, 22]
+    assert parse_seeds("3,7,20:23,21") == [3, 7, 20, 21, 22]
     assert sim.parse_kinds("crash, log outage") == (Kind.CRASH, Kind.LOG_OUTAGE)
     assert sim.parse_kinds("first") == FIRST_KINDS
     with pytest.raises(BadInput):
-        sim.parse_seeds("")
+        parse_seeds("")
 
 
 def test_the_command_names_everything_that_differs_from_the_defaults():

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from holons.clock import Random, seeded
-from holons.engines.simulator.world import Gate, GatedSite, SimulatedCrash
+from holons.engines.simulator.damage import SimulatedCrash
+from holons.engines.simulator.world import Gate, GatedSite
 from holons.errors import LogUnavailable, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ class Cast:
         self._simulation = simulation
         self._performances = [Performance(actor, number, 1, simulation) for number, actor in enumerate(actors)]
         self._incarnations = [1] * len(actors)
+        self._stalled_until_s = [0.0] * len(actors)
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -181,10 +183,14 @@ class Cast:
 
     def go_on(self, number: int) -> float | None:
         """Lets an actor go on; returns after how long again, or None once it has done all it had to do."""
+        stalled_s = self._stalled_until_s[number] - self._simulation.world.now_s
+        if stalled_s > 0.0:
+            return stalled_s
         performance = self._performances[number]
         pause_s = performance.go_on()
         if performance.died is not None:
             self._simulation.note(performance.died)
+            self._simulation.world.sightings["an actor died"] += 1
             self._incarnations[number] += 1
             again = Performance(self._actors[number], number, self._incarnations[number], self._simulation)
             self._performances[number] = again
@@ -196,6 +202,10 @@ class Cast:
         performance = self._performances[number % len(self)]
         if not performance.ended:
             performance.gate.operations_left = operations
+
+    def stall(self, number: int, until_s: float) -> None:
+        """Lets an actor stand still, wherever it is."""
+        self._stalled_until_s[number % len(self)] = until_s
 
     def close(self) -> None:
         """Ends all threads."""

@@ -41,10 +41,30 @@ class Kind(enum.Enum):
     """What is written is there, but every other time its writer is told that it failed, and writes it again."""
     ACTOR_CRASH = "actor crash"
     """An actor dies at some later operation, and starts again. Without actors nothing happens."""
+    ACTOR_STALL = "actor stall"
+    """An actor stands still between two of its operations, and then goes on."""
+    POWER_CUT = "power cut"
+    """The machine dies, and everybody with it; each log and store loses by itself what it had not synced."""
+    DISK_FULL = "disk full"
+    """Nothing can be written for a while; what is there can be read, and deleted."""
+    RECORD_ROT = "record rot"
+    """The newest record of some name is damaged for good, or is another one that was written to the wrong place."""
+    MESSAGE_ROT = "message rot"
+    """A message of a shared stream, or a row of an input, is damaged for good: what needs it ends, and says of what."""
+    DEAD_FOR_GOOD = "dead for good"
+    """The node dies and never comes back; some node always stays."""
+    CUT_FOR_GOOD = "cut for good"
+    """To this node the logs, or the store, or both, do not answer any more; some node always stays."""
+    POISON = "poison"
+    """Whoever reads a certain row dies of it: for a while, or for good if the settings let a job be stopped for that."""
 
 
 FIRST_KINDS: Final = tuple(Kind)[:9]
 """What recorded seeds draw from: up to `LEAVE`. More kinds in the draw would give every seed another meaning."""
+
+
+FOR_GOOD_S: Final = 1e9
+"""Later than any run."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +82,7 @@ class Fault:
 
 
 def draw_faults(
-    seed: int, nodes: int, until_s: float, most: int = 8, kinds: Sequence[Kind] = FIRST_KINDS
+    seed: int | str, nodes: int, until_s: float, most: int = 8, kinds: Sequence[Kind] = FIRST_KINDS
 ) -> list[Fault]:
     """Faults of these kinds for one run, in order of time; none begins after `until_s`."""
     rng = seeded(seed)
@@ -146,8 +166,16 @@ def _join(simulation: Simulation, fault: Fault, member: Member, until_s: float) 
     simulation.join()
 
 
+def _others_stay(simulation: Simulation, member: Member) -> bool:
+    """Whether some other member is there for good, and can hear and be heard."""
+    return any(
+        other is not member and not other.gone and not simulation.world.cut_for_good(other.number)
+        for other in simulation.members
+    )
+
+
 def _leave(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
-    if sum(not other.gone for other in simulation.members) > 1:
+    if _others_stay(simulation, member):
         member.gone = True
         if member.node is not None:
             member.node.leave()
@@ -167,6 +195,49 @@ def _clock_jump(_: Simulation, fault: Fault, member: Member, until_s: float) -> 
 
 def _lose_answers(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
     simulation.world.answers_lost_until_s = until_s
+
+
+def _stall_actor(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if len(simulation.cast):
+        simulation.cast.stall(fault.node, until_s)
+
+
+def _cut_power(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    for other in simulation.members:
+        simulation.crash(other, -1, until_s)
+    for number in range(len(simulation.cast)):
+        simulation.cast.kill(number, 0)
+    simulation.lose_unsynced(fault.detail)
+
+
+def _fill_disk(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.disk_full_until_s = until_s
+
+
+def _damage_record(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.damage_record(fault.detail)
+
+
+def _damage_message(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.damage_message(fault.detail)
+
+
+def _die_for_good(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if not member.gone and _others_stay(simulation, member):
+        member.gone = True
+        simulation.crash(member, fault.detail % 60, until_s)
+
+
+def _cut_for_good(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    if _others_stay(simulation, member):
+        if fault.detail % 3 != 0:
+            simulation.world.without_logs.add(member.number)
+        if fault.detail % 3 != 1:
+            simulation.world.without_store.add(member.number)
+
+
+def _poison(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
+    simulation.world.poison_row(fault.detail, FOR_GOOD_S if simulation.stops_of_poison else until_s)
 
 
 def _kill_actor(simulation: Simulation, fault: Fault, member: Member, until_s: float) -> None:
@@ -189,4 +260,12 @@ EFFECTS: Final[Mapping[Kind, Effect]] = {
     Kind.CLOCK_JUMP: Effect(_clock_jump),
     Kind.LOST_ANSWER: Effect(_lose_answers),
     Kind.ACTOR_CRASH: Effect(_kill_actor),
+    Kind.ACTOR_STALL: Effect(_stall_actor),
+    Kind.POWER_CUT: Effect(_cut_power),
+    Kind.DISK_FULL: Effect(_fill_disk),
+    Kind.RECORD_ROT: Effect(_damage_record),
+    Kind.MESSAGE_ROT: Effect(_damage_message),
+    Kind.DEAD_FOR_GOOD: Effect(_die_for_good, silences=True),
+    Kind.CUT_FOR_GOOD: Effect(_cut_for_good, silences=True),
+    Kind.POISON: Effect(_poison),
 }

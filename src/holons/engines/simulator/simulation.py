@@ -3,8 +3,9 @@
 Safety: at the end the outputs are the oracle's, byte for byte; on the way no position ever held two rows. Liveness:
 after the last fault everything is emitted within a bounded virtual time. A failing run prints its seed and what happened.
 
-With records in nodes' memory (`grid`), a run in which more nodes than copies were away at one time may also end with
-`CheckpointLost`; the rows that are emitted must be the oracle's first ones then.
+A run may also end with an error for which its faults account: with records in nodes' memory (`grid`), `CheckpointLost` if
+more nodes than copies were away at one time; `LogDamaged` if a message or a row was damaged. The rows that are emitted must
+be the oracle's first ones then.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import TypeAlias
 from holons.clock import seeded
 from holons.engines.inputs import PartitionRows, partitions_in, pieces
 from holons.engines.simulator.actors import Actor, Cast
+from holons.engines.simulator.damage import PoisonedRow, SimulatedCrash
 from holons.engines.simulator.faults import EFFECTS, FIRST_KINDS, Fault, Kind, draw_faults
-from holons.engines.simulator.world import Gate, SimulatedCrash, SimulatedSite
+from holons.engines.simulator.world import Gate, SimulatedSite
 from holons.errors import PromiseBroken
 from holons.node import Node, Settings, Stopped
 from holons.program import Collected, Cut, Job, canonical
@@ -31,6 +33,8 @@ _PATIENCE_S = 12.0
 """Longer than anybody is cut off."""
 _REPLICATED_WITHIN_S = 5.0
 """From when a node is back, or dead for good, until everything it held is elsewhere again: timeouts, letters, retries."""
+
+_REPLACED_WITHIN_S = 1.0
 
 Streams: TypeAlias = Mapping[str, Sequence[PartitionRows]]
 Expected: TypeAlias = Mapping[str, Collected] | Callable[[Streams], Mapping[str, Collected]]
@@ -48,7 +52,7 @@ class Outcome:
     faults: tuple[Fault, ...]
     trace: tuple[str, ...] = field(repr=False)
     lost: bool = False
-    """Whether the job ended with `CheckpointLost`, as it may when too many nodes are away at one time."""
+    """Whether the job ended with an error, as it may: too many nodes were away at one time, or what it needs is damaged."""
 
     def __str__(self) -> str:
         verdict = self.problem or f"all is well after {self.finished_s:.1f}s"
@@ -183,6 +187,8 @@ class Simulation:
             member.node.tick()
         except SimulatedCrash as crash:
             self._down(member, str(crash))
+            if isinstance(crash, PoisonedRow):
+                self._schedule(world.now_s + _REPLACED_WITHIN_S, member.number, "restart")
             return
         if self.world.grid is not None and member.node.left:
             self._down(member, f"{member.node.name} has left")
@@ -217,6 +223,14 @@ class Simulation:
             member.gate.operations_left = operations
             self._schedule(restart_s, member.number, "restart")
 
+    @property
+    def stops_of_poison(self) -> bool:
+        """Whether a row that kills its readers stops its job at some time."""
+        return self._settings.poison_deaths < 100
+
+    def lose_unsynced(self, choice: int) -> None:
+        """The machine has died. What was acknowledged stays here, as with `durability="disk"`."""
+
     def join(self) -> None:
         """Starts another member."""
         self.members.append(self._member(len(self.members)))
@@ -234,9 +248,7 @@ class Simulation:
         deadline_s = FAULTS_UNTIL_S + RECOVER_WITHIN_S
         checked_s = 0.0
         while self.world.now_s < deadline_s:
-            at_s, _, number, what = heapq.heappop(self._queue)
-            self.world.now_s = max(self.world.now_s, at_s)
-            self._do(what, number)
+            self._step()
             failed = [member.node.stopped for member in self.members if member.node and member.node.stopped]
             if failed:
                 return self._stopped(next(iter(failed[0].values())), self._expected(expected))
@@ -255,6 +267,13 @@ class Simulation:
         if self._judged is None or self._judged[0] != ends:
             self._judged = ends, expected({name: partitions_in(log) for name, log in logs.items()})
         return self._judged[1]
+
+    def _step(self) -> tuple[str, int]:
+        """Lets happen what comes next, and returns what that was."""
+        at_s, _, number, what = heapq.heappop(self._queue)
+        self.world.now_s = max(self.world.now_s, at_s)
+        self._do(what, number)
+        return what, number
 
     def _do(self, what: str, number: int) -> None:
         if what == "tick":
@@ -276,11 +295,24 @@ class Simulation:
                 log.append(partition, piece, live=self._live)
 
     def _stopped(self, why: Stopped, expected: Mapping[str, Collected]) -> Outcome:
-        """Judges a job that has stopped: a checkpoint may be lost, but no row may be wrong."""
-        if why.kind != "CheckpointLost" or not self._too_many_away():
-            return self.outcome(f"job {why.job} was stopped: {why.kind}: {why.reason}")
-        wrong = self._difference(expected, missing_allowed=True)
+        return self.ended_by(why.kind, f"job {why.job} was stopped: {why.kind}: {why.reason}", expected)
+
+    def ended_by(self, kind: str, what: str, expected: Expected) -> Outcome:
+        """Judges a run that an error has ended: there must be a reason for it, and no row may be wrong."""
+        if not self.accounts_for(kind):
+            return self.outcome(what)
+        self.note(what)
+        wrong = self._difference(self._expected(expected), missing_allowed=True)
         return replace(self.outcome(wrong), lost=True)
+
+    def accounts_for(self, kind: str) -> bool:
+        """Whether the faults so far are reason enough for a job to end with such an error."""
+        damage = self.world.damage
+        return {
+            "CheckpointLost": self._too_many_away(),
+            "LogDamaged": bool(damage.messages or damage.rows),
+            "Poison": self.stops_of_poison and bool(damage.poison),
+        }.get(kind, False)
 
     def _too_many_away(self) -> bool:
         """Whether at some time more nodes were away, or had just been, than there are copies of a record."""
@@ -330,7 +362,7 @@ def simulate(
     try:
         return simulation.run(expected)
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - whatever a node raises is a finding
-        return simulation.outcome(f"{type(error).__name__}: {error}")
+        return simulation.ended_by(type(error).__name__, f"{type(error).__name__}: {error}", expected)
     finally:
         simulation.cast.close()
 

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from holons import codec
 from holons.clock import Random, seeded
 from holons.engines.memory_site import MemorySite
-from holons.errors import LogUnavailable, RecordDamaged, StoreUnavailable
+from holons.engines.simulator.damage import Damage, SimulatedCrash, newest_messages, newest_rows
+from holons.engines.simulator.gated import (
+    ContestedJournal,
+    GatedDecisions,
+    GatedJournal,
+    GatedLog,
+    SimulatedStore,
+    SimulatedStream,
+    unframed,
+)
+from holons.errors import LogUnavailable, StoreUnavailable
 from holons.node import NodeSite, Ports
-from holons.store import GridStore, MemoryStore, Position, Store
-from holons.streams import Chunk, Cursor, Journal, JournaledLog, Message, ReadableLog, SharedLog, WritableLog
-
-
-class SimulatedCrash(BaseException):
-    """Ends a node in the middle of an operation."""
+from holons.store import GridStore, Position, Store
+from holons.streams import JournaledLog, ReadableLog
 
 
 @dataclass
@@ -59,18 +62,32 @@ class Gate:
         self.pass_through(what)
         self._check_logs()
 
+    def write(self, what: str) -> None:
+        """Begins to write to a log, whose disk may be full."""
+        self.log(what)
+        if self._disk_full():
+            raise LogUnavailable(f"{what}: no space left")
+
+    def _disk_full(self) -> bool:
+        full = self.world.disk_full_until_s > self.world.now_s
+        if full:
+            self.world.sightings["a write refused by a full disk"] += 1
+        return full
+
     def look(self, what: str) -> None:
         """Looks at a log. No node dies of that: it dies at its next operation, and nobody can see the difference."""
         self._check_logs()
 
     def _check_logs(self) -> None:
-        if self.world.log_down_until_s > self.world.now_s:
+        if self.world.log_down_until_s > self.world.now_s or self.node in self.world.without_logs:
             raise LogUnavailable("the logs do not answer")
 
-    def store(self, what: str) -> None:
+    def store(self, what: str, *, write: bool = False) -> None:
         self.pass_through(what)
-        if self.world.store_down_until_s > self.world.now_s:
+        if self.world.store_down_until_s > self.world.now_s or self.node in self.world.without_store:
             raise StoreUnavailable("the store does not answer")
+        if write and self._disk_full():
+            raise StoreUnavailable(f"{what}: no space left")
 
     def answer(self, failure: type[LogUnavailable] | type[StoreUnavailable]) -> None:
         """Ends a write, which was done; the answer to the writer may be lost."""
@@ -92,11 +109,50 @@ class SimulatedSite(MemorySite):
         self.log_down_until_s = 0.0
         self.store_down_until_s = 0.0
         self.answers_lost_until_s = 0.0
+        self.disk_full_until_s = 0.0
+        self.without_logs: set[int] = set()
+        self.without_store: set[int] = set()
+        """The nodes to which the logs, or the store, do not answer any more."""
+        self.damage = Damage()
+        self.sightings: Counter[str] = Counter()
+        """Situations that were met, and how often: those that nobody sees who looks at nodes and logs from outside."""
         self.split_until_s = 0.0
         self.split_from: frozenset[int] = frozenset()
         """The nodes of one of the two groups that do not hear each other; all other nodes are the other group."""
         self.deaf_until_s: dict[int, float] = {}
         self.mute_until_s: dict[int, float] = {}
+
+    def cut_for_good(self, node: int) -> bool:
+        """Returns whether the logs or the store do not answer a node any more."""
+        return node in self.without_logs | self.without_store
+
+    def whole_record(self, name: str, position: Position) -> bytes | None:
+        """Returns a record, unless it is torn or damaged."""
+        if (name, position) in self.damage.records:
+            return None
+        return unframed(self.records.get(name, position))
+
+    def damage_record(self, choice: int) -> None:
+        """Damages the newest record of some name for good, if there is another one under that name."""
+        newest = self.damage.newest_records(self.records)
+        if newest:
+            self.damage.records.add(newest[choice % len(newest)])
+
+    def damage_message(self, choice: int) -> None:
+        """Damages the newest message of a writer in a shared stream, or the newest row of an input, for good."""
+        messages, rows = newest_messages(self.hubs), newest_rows(self.inputs)
+        if choice % 3 == 0 and rows:
+            self.damage.rows.add(rows[choice % len(rows)])
+        elif messages:
+            stream, writer, position = messages[choice % len(messages)]
+            self.damage.messages.add((_name_in_seeds(stream), writer, position))
+
+    def poison_row(self, choice: int, until_s: float) -> None:
+        """Lets everybody die who reads the newest row of a partition of an input, or the one that comes next."""
+        rows = newest_rows(self.inputs)
+        if rows:
+            stream, partition, newest = rows[choice % len(rows)]
+            self.damage.poison[stream, partition, newest + choice // 7 % 2] = until_s
 
     def executed(self, stream: str) -> ReadableLog:
         """Returns an input with its marks in the order that nodes read it; looking at it changes nothing."""
@@ -127,7 +183,7 @@ class GatedSite(NodeSite):
         return SimulatedClock(self._gate)
 
     def input(self, stream: str, reader: str) -> GatedLog:
-        return GatedLog(self._site.input(stream, reader), self._gate)
+        return GatedLog(self._site.input(stream, reader), self._gate, stream)
 
     def journal(self, stream: str, *, create: bool = False) -> GatedJournal | None:
         journal = self._site.journals.get(stream)
@@ -176,227 +232,3 @@ class SimulatedClock:
 
     def random(self) -> Random:
         return seeded(self._gate.world.seed)
-
-
-class SimulatedStream:
-    """A shared stream whose messages arrive late, twice and out of order."""
-
-    def __init__(self, log: SharedLog, stream: str, gate: Gate) -> None:
-        self._log = log
-        self._stream = stream
-        self._gate = gate
-        self._written_s: dict[tuple[str, int], float] = {}
-        self._done: dict[str, set[int]] = {}
-        self._seen_to: dict[str, int] = {}
-
-    @property
-    def writer(self) -> str:
-        return self._gate.name
-
-    def append(self, data: bytes) -> int:
-        self._gate.log(f"append to {self._stream}")
-        position = self._log.append(data)
-        self._gate.pass_through(f"appended to {self._stream}")
-        self._gate.answer(LogUnavailable)
-        return position
-
-    def read(self, cursor: Cursor, count_max: int) -> list[Message]:
-        self._gate.log(f"read {self._stream}")
-        arrived: list[Message] = []
-        for message in self._log.read(self._from(cursor), 1_000_000):
-            done = self._done.setdefault(message.writer, set())
-            if message.position in done or not self._arrived(message):
-                continue
-            done.add(message.position)
-            arrived.append(message)
-            if self._chance(message, "twice") < 0.05:
-                arrived.append(message)
-        for writer, done in self._done.items():
-            at = max(cursor.get(writer, 0), self._log.start(writer))
-            while at in done:
-                at += 1
-            cursor[writer] = self._seen_to[writer] = at
-        return arrived
-
-    def _from(self, cursor: Cursor) -> Cursor:
-        """Returns where to read; a reader whose cursor differs from the last one gets everything from there again."""
-        for writer, seen_to in self._seen_to.items():
-            if cursor.get(writer, 0) != seen_to:
-                self._done[writer] = set()
-        return dict(cursor)
-
-    def _arrived(self, message: Message) -> bool:
-        world, key = self._gate.world, (message.writer, message.position)
-        first_seen_s = self._written_s.setdefault(key, world.now_s)
-        chance = self._chance(message, "delay")
-        delay_s = chance * 0.02 if chance < 0.93 else (chance - 0.93) * 40.0
-        if message.writer == self.writer:
-            delay_s = 0.0
-        return world.now_s >= first_seen_s + delay_s and world.reaches(message.writer, self._gate.node)
-
-    def _chance(self, message: Message, what: str) -> float:
-        """Returns a number in [0, 1) that depends on the seed, the message and the reader only."""
-        key = f"{self._gate.world.seed}/{self._stream}/{message.writer}/{message.position}/{self.writer}/{what}"
-        return zlib.crc32(key.encode()) / 2**32
-
-    def start(self, writer: str) -> int:
-        return self._log.start(writer)
-
-    def starts(self) -> Cursor:
-        return self._log.starts()
-
-    def trim(self, below: Cursor) -> None:
-        self._gate.log(f"trim {self._stream}")
-        self._log.trim(below)
-
-    def close(self) -> None:
-        self._log.close()
-
-
-class GatedLog:
-    """A log behind a gate."""
-
-    def __init__(self, log: WritableLog, gate: Gate) -> None:
-        self._log = log
-        self._gate = gate
-
-    @property
-    def partitions(self) -> int:
-        return self._log.partitions
-
-    def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
-        self._gate.log("append rows")
-        offset = self._log.append(partition, rows, live=live)
-        self._gate.pass_through("rows appended")
-        return offset
-
-    def mark(self, partition: int, ts: int) -> int | None:
-        self._gate.log("mark")
-        return self._log.mark(partition, ts)
-
-    def put(
-        self, partition: int, offset: int, rows: pa.RecordBatch, *, appended: int | None = None, live: bool = True
-    ) -> bool:
-        self._gate.log(f"put {rows.num_rows} rows")
-        half = rows.num_rows // 2
-        if half:  # a crash may fall between the rows of one batch
-            self._log.put(partition, offset, rows.slice(0, half), appended=appended, live=live)
-            self._gate.pass_through("half of the rows put")
-        new = self._log.put(partition, offset, rows, appended=appended, live=live)
-        self._gate.answer(LogUnavailable)
-        return new
-
-    def read(self, partition: int, offset: int, rows_max: int, columns: Collection[str] | None = None) -> list[Chunk]:
-        self._gate.log("read rows")
-        return self._log.read(partition, offset, rows_max, columns)
-
-    def start(self, partition: int) -> int:
-        return self._log.start(partition)
-
-    def end(self, partition: int) -> int:
-        return self._log.end(partition)
-
-    def close(self) -> None:
-        self._log.close()
-
-
-class GatedJournal:
-    """A journal behind a gate."""
-
-    def __init__(self, journal: Journal, gate: Gate) -> None:
-        self._journal: Journal = journal
-        self._gate = gate
-
-    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
-        self._gate.log("propose an entry")
-        won = self._journal.propose(partition, number, data)
-        self._gate.pass_through("entry proposed")
-        return won
-
-    def get(self, partition: int, number: int) -> bytes | None:
-        self._gate.log("get an entry")
-        return self._journal.get(partition, number)
-
-    def reaches(self, partition: int, number: int) -> bool:
-        self._gate.look("look for an entry")
-        return self._journal.reaches(partition, number)
-
-    def start(self, partition: int) -> int:
-        return self._journal.start(partition)
-
-    def end(self, partition: int, known: int = 0) -> int:
-        return self._journal.end(partition)
-
-    def trim(self, partition: int, below: int) -> None:
-        self._gate.log("trim entries")
-        self._journal.trim(partition, below)
-
-
-class ContestedJournal(GatedJournal):
-    """The journal of an input behind a gate. Sometimes another owner is faster: with another mark, or another answer."""
-
-    def __init__(self, journal: Journal, gate: Gate) -> None:
-        super().__init__(journal, gate)
-        self._random = seeded(zlib.crc32(f"{gate.world.seed}/{gate.name}".encode()))
-
-    def propose(self, partition: int, number: int, data: bytes) -> bytes | None:
-        if number == self._journal.end(partition) and self._random.random() < 0.3:
-            foreign, marks, mark = codec.decode(data)
-            earlier = None if number % 2 else mark - self._random.randrange(1, 2_000_000)
-            self._journal.propose(partition, number, codec.encode((foreign, marks, earlier)))
-        return super().propose(partition, number, data)
-
-
-class GatedDecisions(GatedJournal):
-    """The journal of jobs behind a gate. Whoever hears nobody does not hear of decisions either."""
-
-    def get(self, partition: int, number: int) -> bytes | None:
-        self._gate.look("look for a decision")
-        deaf = self._gate.world.deaf_until_s.get(self._gate.node, 0.0) > self._gate.world.now_s
-        return None if deaf else self._journal.get(partition, number)
-
-
-class SimulatedStore:
-    """A store that may not answer, and in which a crash leaves half of a record."""
-
-    def __init__(self, store: MemoryStore, gate: Gate) -> None:
-        self._store: Store = store
-        self._replace: Callable[[str, Position, bytes], None] = store.replace
-        self._gate = gate
-
-    def put(self, name: str, position: Position, data: bytes) -> None:
-        self._gate.store(f"put {name}")
-        framed = zlib.crc32(data).to_bytes(4, "big") + data
-        if position in self._store.positions(name) and self._whole(name, position) is not None:
-            return
-        self._replace(name, position, framed[: len(framed) // 2])
-        self._gate.pass_through(f"half of {name} put")
-        self._replace(name, position, framed)
-        self._gate.pass_through(f"{name} put")
-        self._gate.answer(StoreUnavailable)
-
-    def positions(self, name: str) -> list[Position]:
-        self._gate.store(f"list {name}")
-        return self._store.positions(name)
-
-    def durable(self, name: str) -> list[Position]:
-        return self.positions(name)
-
-    def get(self, name: str, position: Position) -> bytes:
-        self._gate.store(f"get {name}")
-        data = self._whole(name, position)
-        if data is None:
-            raise RecordDamaged(f"half of record {name} at {position}")
-        return data
-
-    def _whole(self, name: str, position: Position) -> bytes | None:
-        framed = self._store.get(name, position)
-        data = framed[4:]
-        return data if framed[:4] == zlib.crc32(data).to_bytes(4, "big") else None
-
-    def drop(self, name: str, below: Position) -> None:
-        self._gate.store(f"drop {name}")
-        self._store.drop(name, below)
-
-    def tend(self, live: Sequence[str]) -> bool:
-        return True
