@@ -60,7 +60,9 @@ def large_class(path: str, text: str) -> list[str]:
 
 
 def attributes_of(node: ast.ClassDef) -> set[str]:
-    """The attributes that a class declares, or that its methods assign to `self`."""
+    """The attributes that a class declares, or that its methods assign to `self`. Members of an enumeration are values."""
+    if any(ast.unparse(kind).endswith("Enum") for kind in node.bases):
+        return set()
     declared = {
         target.id
         for statement in node.body

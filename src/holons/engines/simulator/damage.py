@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from holons.errors import LogDamaged
 from holons.store import MemoryStore, Position
-from holons.streams import Chunk, MemoryHub
-from holons.streams.memory import MemoryLog
+from holons.streams import Chunk, MemoryHub, ReadableLog
 
 if TYPE_CHECKING:
     from holons.engines.simulator.world import Gate
@@ -68,7 +67,7 @@ def newest_messages(hubs: Mapping[str, MemoryHub]) -> list[tuple[str, str, int]]
     return messages
 
 
-def newest_rows(inputs: Mapping[str, MemoryLog]) -> list[tuple[str, int, int]]:
+def newest_rows(inputs: Mapping[str, ReadableLog]) -> list[tuple[str, int, int]]:
     """Returns the newest row, or mark, of each partition of each input that has any."""
     return [
         (stream, partition, log.end(partition) - 1)

@@ -16,8 +16,7 @@ from holons.node.messages import decode_claim
 from holons.node.ownership import Owner, Slot
 from holons.node.recovery import STATE
 from holons.store import Position
-from holons.streams import Cursor
-from holons.streams.memory import MemoryLog
+from holons.streams import Cursor, ReadableLog
 from holons.wcrdt import Delta
 from holons.windows import BEGINNING
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 class _Grown(NamedTuple):
     """What was seen of one partition of a log."""
 
-    log: MemoryLog
+    log: ReadableLog
     end: int
     pieces: list[tuple[int, pa.RecordBatch | None, int | None]]
 
@@ -66,7 +65,7 @@ class LogsOnlyGrow(Watch):
                     now = [row for chunk in there if chunk.rows is not None for row in python_rows(chunk.rows)]
                     self.check(run, codec.encode(now) == codec.encode(python_rows(rows)), f"{place} {offset}")
 
-    def _logs(self, run: SwarmRun) -> Iterator[tuple[tuple[Any, ...], MemoryLog]]:
+    def _logs(self, run: SwarmRun) -> Iterator[tuple[tuple[Any, ...], ReadableLog]]:
         if run.lost_unsynced:
             return
         yield from (((stream,), log) for stream, log in run.world.inputs.items())
@@ -214,8 +213,8 @@ class TrimmedOnlyWhatNobodyNeeds(Watch):
             window = run.whole_records(f"{version}/{partition}/window")[-1:]
             process = run.whole_records(f"{version}/{partition}/process")[-1:]
             if window and process:
-                sealed_to, emitted_to = process[0][0][1], window[0][0][1:]
-                served = here.state.serves(here.job.sealed_by_stage(sealed_to), emitted_to)
+                (_, sealed_to, *counted_to), (_, *emitted_to) = process[0][0], window[0][0]
+                served = here.state.serves(here.job.sealed_by_clock(sealed_to, counted_to), emitted_to)
                 self.check(run, served, f"{node.name} has trimmed what partition {partition} of {version} resumes from")
 
 
