@@ -102,9 +102,13 @@ def run(
     ] = None,
     unit: Annotated[str, typer.Option(help="One folder for each year, month, day, hour or minute.")] = "hour",
     idle: Annotated[
-        float | None,
-        typer.Option(min=0.0, metavar="SECONDS", help="After this long without rows a partition holds up nobody."),
-    ] = None,
+        str,
+        typer.Option(
+            metavar="SECONDS",
+            help="After this long without rows a partition holds up nobody, and a quiet stream closes its windows: "
+            "[bold]auto[/bold] (10 for live rows, never for history), seconds, or [bold]never[/bold].",
+        ),
+    ] = "auto",
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Take over from an older version of the job.")] = False,
     engine: Annotated[
         str, typer.Option(help="[bold]spark[/bold]: nodes are Spark tasks; [bold]embedded[/bold]: processes, no Java.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -51,7 +52,8 @@ class RunOptions:
     store: str | None = None
     output: Path | None = None
     format: str = "parquet"
-    idle_s: float | None = None
+    idle: str = "auto"
+    """After how many seconds without rows a partition holds up nobody; or `auto`, or `never`."""
     upgrade: bool = False
     engine: str = "spark"
     master: str | None = None
@@ -86,7 +88,7 @@ def run_over(site: DirectorySite, job: Job, options: RunOptions, console: Consol
     """Runs a job over the streams of a site."""
     _check_streams(site, job)
     settings = Settings(
-        replicas=options.replicas, idle_s=options.idle_s, durability=cast(Durability, options.durability)
+        replicas=options.replicas, idle_s=_idle_s(options.idle), durability=cast(Durability, options.durability)
     )
     handle = run(
         job,
@@ -118,6 +120,7 @@ def check(options: RunOptions) -> None:
     check_durability(options.durability)
     if options.durability == "disk" and options.directory is None:
         raise no_disk()
+    _idle_s(options.idle)
     if options.format not in ("parquet", "jsonl"):
         raise BadInput(f"no files of format {options.format!r}", hint="--format parquet, or --format jsonl")
     if options.time is not None:
@@ -131,6 +134,21 @@ def check(options: RunOptions) -> None:
             f"{options.replicas} copies of each partition on {options.nodes} nodes",
             hint=f"copies run on different nodes: --nodes {options.replicas} or more",
         )
+
+
+def _idle_s(idle: str) -> float | Literal["auto"] | None:
+    """Returns what the settings call what was asked for with `--idle`."""
+    if idle == "auto":
+        return "auto"
+    if idle == "never":
+        return None
+    try:
+        seconds = float(idle)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise BadInput(f"--idle is {idle!r}", hint="seconds, or auto, or never")
+    return seconds
 
 
 def _load(site: DirectorySite, job: Job, files: dict[str, list[Path]], console: Console) -> None:

@@ -179,9 +179,8 @@ class DirectorySite(SiteWithFolders):
         self.close_to_others()
         self._inputs.path.symlink_to(other._inputs.path.absolute())
 
-    def journal(self, stream: str, *, create: bool = False) -> DirectoryJournal | None:
-        path = self.folder("journal", stream)
-        return DirectoryJournal(path, self._durability) if create or path.exists() else None
+    def journal(self, stream: str, *, create: bool = False) -> DirectoryJournal:
+        return DirectoryJournal(self.folder("journal", stream), self._durability)
 
     # --- what nodes write ---------------------------------------------------------------------------------------------
 

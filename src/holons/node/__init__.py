@@ -48,6 +48,12 @@ for a window is not idle, and time in which a log did not answer does not count.
 the most decides; dead nodes do not. A mark is the least progress of the partitions that are neither idle nor ended, and is
 written only where it moves something.
 
+*Quiet* is a job all of whose partitions are idle or ended. Then event time goes on as log time does: when the newest row
+was appended, and the time that has passed since by the clock of the partition's owner, less the longest delay with which
+live rows came lately (`program.delays`), less the disorder. The owners' calendars do not count. Marks come only where a
+window that holds something is over, so that event time stands still once nothing is open: what a device sends in the morning
+is not late because the night was long. By default (`idle_s="auto"`) a mark beside active partitions goes no further either.
+
 *At least once* (`Settings.guarantee`) appends output rows instead of putting them at positions (`streams.appended`). The
 order of writing stays the same (outputs, deltas, records), so nothing is lost; records are not compared with outputs, whose
 ends say nothing. Every writer continues from a record that covers what came before, so first occurrences are in order.

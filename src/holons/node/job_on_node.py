@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holons.errors import CheckpointLost
+from holons.node.idle import WhoIsIdle, who_is_idle
+from holons.node.messages import Running
 from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
@@ -14,7 +16,7 @@ from holons.node.skew import Slowest
 from holons.node.state_keeper import StateKeeper
 from holons.program import Cut, Job, SharedState
 from holons.streams import Cursor, SharedLog
-from holons.windows import Window
+from holons.windows import BEGINNING, Window
 
 
 class JobOnNode:
@@ -31,8 +33,9 @@ class JobOnNode:
         self.tasklets: dict[int, PartitionTasklet] = {}
         self.finished_elsewhere: set[int] = set()
         """The partitions that others have reported as finished, and of which the logs have everything."""
-        self.idle: set[int] = set()
-        """The idle partitions, as their live owners say."""
+        self.idle = WhoIsIdle()
+        self.live = False
+        """Whether somebody has read live rows."""
         self.previews = PreviewExchange(self)
         self.trim_soon = False
         self._slowest: Slowest | None = None
@@ -91,6 +94,18 @@ class JobOnNode:
         self.tasklets.clear()  # if a log or the store does not answer now, none continues with what it had
         for partition in partitions:
             self.start(partition)
+
+    def look_who_is_idle(self, reports: Callable[[], Sequence[Running]]) -> None:
+        """Notes what live owners report, if a partition here is idle, or might be once others have live rows."""
+        tasklets = self.tasklets.values()
+        if any(tasklet.idle for tasklet in tasklets):
+            self.idle = who_is_idle(newest := reports())
+        elif not self.live and any(not tasklet.run.progress.appended for tasklet in tasklets):
+            newest = reports()
+        else:
+            self.idle = WhoIsIdle()  # what was so once is not so for ever
+            return
+        self.live |= any(running.event_time > BEGINNING for running in newest)
 
     def store_state(self) -> None:
         """Stores the shared state if it is time to."""

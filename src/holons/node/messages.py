@@ -49,9 +49,13 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """Once it is finished: by output channel, how many rows it has emitted."""
     counted_to: tuple[int, ...] = ()
     """By lane, a rank that its durable process records have passed."""
+    appended: int = 0
+    """When its newest row was appended, in microseconds since 1970; 0 if it had none."""
+    event_time: int = BEGINNING
+    """What event time is by now, by its live rows and the time that has passed since; `BEGINNING` if no row was live."""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/3"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/4"):
     """A sign of life, from the node's main loop itself."""
 
     node: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 from holons.errors import (
@@ -25,7 +26,6 @@ from holons.node.failures import Failures
 from holons.node.finishing import all_finished, needs_no_state, verify_reports
 from holons.node.handover import runs_everywhere, stop_taken_over
 from holons.node.heartbeats import HeartbeatStream
-from holons.node.idle import idle_partitions
 from holons.node.job_on_node import JobOnNode
 from holons.node.jobs import Decisions
 from holons.node.membership import Membership
@@ -251,7 +251,7 @@ class Node:
             self._claims.merge(claim)
         if self.settings.idle_s is not None:
             for here in self.jobs.values():
-                here.idle = idle_partitions(self._reports(here, of_the_dead=False))
+                here.look_who_is_idle(partial(self._reports, here, of_the_dead=False))
         return heard
 
     def _end_jobs(self) -> None:

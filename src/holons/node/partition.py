@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holons.errors import CheckpointLost, LogUnavailable, StoreUnavailable
-from holons.node.idle import Idleness, mark_for_idle
+from holons.node.idle import LIVE_IDLE_S, Idleness, furthest, mark_beside_active
 from holons.node.messages import Running
 from holons.node.outbox import Outbox
 from holons.node.pace import Pace
@@ -30,7 +30,7 @@ class PartitionTasklet:
         self.partition = partition
         index, self._place = here.places[partition]
         self._input: InputLog = here.ports.input(here.job.inputs[index].stream)
-        self._columns = here.job.inputs[index].reads
+        self._source = here.job.inputs[index]
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition, here.job)
         self.outbox = Outbox(here, partition)
         bounds = (self._input.start(self._place), self._input.end(self._place))
@@ -53,7 +53,7 @@ class PartitionTasklet:
         self._calls = Pace(_FIRST_CALLS, here.settings.calls_max)
         self._behind = False
         """Whether more windows may wait than could be emitted the last time: they come before more rows."""
-        self._idleness = Idleness(here.settings.idle_s)
+        self._idleness = Idleness()
         self._stored: object = None
         self._stored_at_s = here.ports.clock.now_s()
         self._storing_s = 0.0
@@ -82,6 +82,20 @@ class PartitionTasklet:
     def idle(self) -> bool:
         """Whether no row has come for so long that the others should not wait."""
         return self._idleness.idle
+
+    @property
+    def event_time(self) -> int:
+        """What event time is by now, by its live rows and the time that has passed since; `BEGINNING` if no row was live.
+
+        It is the time of the log, which is when the newest row was appended and how long ago that is, less the longest
+        delay with which live rows came lately, and less the disorder that they may have. So no row is late that comes as
+        punctually as those before.
+        """
+        run = self.run.progress
+        if not run.delays.known:
+            return BEGINNING
+        now_us = run.appended + round(self._idleness.quiet_s * 1_000_000)
+        return now_us - run.delays.longest - self._source.disorder_us
 
     @property
     def held(self) -> bool:
@@ -118,6 +132,8 @@ class PartitionTasklet:
             finished=self.finished,
             held=self.held,
             ordinals=self.run.ordinals if self.finished else {},
+            appended=run.appended,
+            event_time=self.event_time,
         )
 
     # --- a slice of work -------------------------------------------------------------------------------------------
@@ -164,7 +180,7 @@ class PartitionTasklet:
             return False
         try:
             read_to, rows_max = self.run.progress.read_to, self._rows.size
-            chunks = aligned(self._input.read(self._place, read_to, rows_max, self._columns))
+            chunks = aligned(self._input.read(self._place, read_to, rows_max, self._source.reads))
             self._observe(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
                 self._mark_idle()
@@ -191,15 +207,38 @@ class PartitionTasklet:
         return owes_windows(self.run, self.here.slowest.beside(self.partition), max_ahead_us)
 
     def _observe(self, *, quiet: bool) -> None:
-        self._idleness.observe(self.here.ports.clock.now_s(), quiet=quiet)
+        self._idleness.observe(self.here.ports.clock.now_s(), self._idle_after_s() if quiet else None, quiet=quiet)
+
+    def _idle_after_s(self) -> float | None:
+        """After how long without rows it is idle; None: never. By default that depends on whether its rows are live.
+
+        Of a partition that never had a row nobody knows; it is taken for live if others of the job are.
+        """
+        setting = self.here.settings.idle_s
+        if setting != "auto":
+            return setting
+        run = self.run.progress
+        live = run.delays.known or (not run.appended and self.here.live)
+        return LIVE_IDLE_S if live else None
 
     def _mark_idle(self) -> None:
-        """Moves an idle partition up to the last of the others that are not: in its own log, for everyone to see.
+        """Moves an idle partition up: in its own log, for everyone to see.
 
-        There is no mark if that moves nothing, or if all others are idle or have ended. If the log has moved on meanwhile,
-        there is none either: whatever came is read first.
+        While other partitions are not idle, up to the last of those; by default not beyond what its own rows say of event
+        time. If all are idle, event time itself closes windows that are open, and then stands still. There is no mark if
+        that moves nothing. If the log has moved on meanwhile, there is none either: whatever came is read first.
         """
-        mark = mark_for_idle(self.here.state.reached, self.here.idle | {self.partition})
+        here = self.here
+        reached, counts = here.state.reached, bool(self.run.progress.counted_to)
+        mark = mark_beside_active(reached, here.idle.partitions | {self.partition})
+        if mark is None:
+            mark = here.job.sealed_by_clock(here.idle.event_time, self.run.progress.counted_to)[0]
+            if not self.run.closes_windows(
+                here.state, mark
+            ):  # others have open ones and have gone ahead, or count rows
+                mark = min(here.idle.event_time if counts else mark, furthest(reached))
+        elif here.settings.idle_s == "auto" and self.run.progress.delays.known:
+            mark = min(mark, self.event_time)
         if mark > self.run.progress.watermark:
             self._input.mark(self._place, mark)
 

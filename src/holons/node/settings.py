@@ -35,8 +35,9 @@ class Settings:
     """A checkpoint must have been missing for this long before it is lost: who holds it may only be cut off."""
     snapshot_deltas: int = 64
     """How many new messages change a job's shared state before it is stored, so that joiners need not read everything."""
-    idle_s: float | None = None
-    """After this long without a row, a partition is marked idle. None: never."""
+    idle_s: float | Literal["auto"] | None = "auto"
+    """After this long without a row a partition holds up the others no longer, and a stream that is quiet closes windows.
+    "auto": ten seconds for rows that come into being as they are appended, never for history. None: never."""
     max_ahead_s: float | None = 60.0
     """How far, in event time, a partition may read ahead of the slowest one and of its own windows. None: no limit."""
     ledger_rows: int = 2_000_000
@@ -63,6 +64,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_durability(self.durability)
+        if isinstance(self.idle_s, str) and self.idle_s != "auto":
+            raise BadInput(f"idle_s={self.idle_s!r}", hint='seconds, or "auto", or None for never')
         if self.guarantee not in get_args(Guarantee):
             raise BadInput(
                 f"no guarantee is called {self.guarantee!r}", hint=f"use one of {', '.join(get_args(Guarantee))}"

@@ -77,8 +77,7 @@ class NodeSite(Protocol):
     def ports(self, writer: str, settings: Settings | None = None) -> Ports:
         """Returns the site as one node or driver uses it, in whose process this is called.
 
-        Inputs have producers of their own: if the settings let idle partitions be marked, they are read through a
-        journal, and from then on always.
+        Inputs have producers of their own, so that what marks idle partitions is a journal, through which they are read.
         """
         chosen = settings or Settings()
         rows = cache(lambda stream: self.input(stream, writer))

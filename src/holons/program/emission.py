@@ -95,6 +95,27 @@ class WindowPart:
             panes.trim(panes.handle.read_to(self.emitted_to, self.layout.stages) - panes.handle.keep_us)
         return happened
 
+    def closes(self, replica: Replica, watermark: int) -> bool:
+        """Returns whether a window that holds something is over once all have reached a watermark of stage 0."""
+        reach = [self.layout.reach(stage, watermark) for stage in range(self.layout.stages)]
+        if any(contributions.ends_by(reach[stage]) for stage, contributions in self.contributions.items()):
+            return True
+        return any(
+            self._closes(callback, index, replica.panes[index].present, reach[callback.stage])
+            for callback in self.layout.callbacks
+            for index in callback.handles
+            if not callback.window.counted  # those are over once there are enough rows
+        )
+
+    def _closes(self, callback: Callback, index: int, present: Sequence[int], reach: int) -> bool:
+        emitted_to, limit = self.emitted_to[callback.stage], callback.window.emission_limit(reach)
+        if callback.window.known_ahead:
+            window = callback.window.aligned.next_window(emitted_to, present)
+            return window is not None and window.end <= limit
+        sessions = self.sessions[index]
+        newest = callback.window.pane_end(present[-1]) if present else BEGINNING
+        return limit > emitted_to and (bool(sessions.open or sessions.closed) or newest > emitted_to)
+
     def _known(self, clock: int, replica: Replica, sealed: Sequence[int]) -> int:
         """Returns up to where all values are complete that windows of a stage or a lane may read.
 

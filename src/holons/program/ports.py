@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from holons.program.delays import NO_DELAYS, Delays
 from holons.program.outputs import Output
 from holons.wcrdt import Preview
 from holons.windows import Window
@@ -44,6 +45,8 @@ class RunProgress(msgspec.Struct, frozen=True):
     """Whether rows that were fed still wait for their call."""
     appended: int = 0
     """When the newest processed row was appended to its log, in microseconds since 1970; 0 if nobody knows."""
+    delays: Delays = NO_DELAYS
+    """How long after their own times live rows were appended."""
     late: int = 0
     """How many rows were diverted since they were late,"""
     dead: int = 0
@@ -168,6 +171,10 @@ class PartitionRun(Protocol):
 
     def owes_windows(self, watermark: int) -> bool:
         """Whether windows are not emitted yet that are complete once all partitions have reached a watermark of stage 0."""
+        ...
+
+    def closes_windows(self, state: SharedState, watermark: int) -> bool:
+        """Whether a window that is known to hold something is over once all have reached a watermark of stage 0."""
         ...
 
     def forget(self, emitted_to: Sequence[int]) -> None:

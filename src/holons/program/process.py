@@ -21,6 +21,7 @@ from holons.algebra import Origin
 from holons.counting import Samples
 from holons.errors import InvariantBroken
 from holons.program.calls import Call, ProcessScope, Wanted, placed
+from holons.program.delays import NO_DELAYS, Delays
 from holons.program.events import Event
 from holons.program.job import Job
 from holons.program.lanes import Lanes
@@ -54,6 +55,8 @@ class BegunCall:
     """When the last of its rows was appended."""
     future: int = 0
     """How many of its rows are dated too far after that."""
+    delays: Delays = NO_DELAYS
+    """How long after their own times live rows were appended, up to here."""
     coroutine: Coroutine[Any, Any, None] | None = None
     wanted: Wanted | None = None
 
@@ -74,6 +77,8 @@ class ProcessState:
     """When the newest row was appended to the log; 0 if nobody knows."""
     future: int = 0
     """How many rows were dated too far after they were appended."""
+    delays: Delays = NO_DELAYS
+    """How long after their own times live rows were appended."""
 
 
 class ProcessPart:
@@ -225,7 +230,8 @@ class ProcessPart:
         state = self.state
         call = Call(screened.events, screened.watermarks, state.locals, state.sealed_to, state.by_hand)
         future = 0 if times.future is None else int(times.future.sum())
-        return BegunCall(call, clock, rows.origin.end, screened.diverted, rows.appended.newest(rows.end), future)
+        appended, delays = rows.appended.newest(rows.end), rows.appended.delays(state.delays, rows, times, observed)
+        return BegunCall(call, clock, rows.origin.end, screened.diverted, appended, future, delays)
 
     def _drive(self, begun: BegunCall) -> bool:
         call = begun.call
@@ -291,6 +297,7 @@ class ProcessPart:
         state.locals.update(checked_locals(call.locals))
         state.watermark, state.by_hand, state.offset = begun.clock.watermark, call.advanced_to(), begun.end
         state.appended, state.future = max(state.appended, begun.appended), state.future + begun.future
+        state.delays = begun.delays
         self._seal(self.watermark)
 
     def _seal(self, watermark: int) -> None:
@@ -338,16 +345,10 @@ class ProcessPart:
             panes={index: sealed for index, (sealed, _) in panes.items()},
             appended=state.appended,
             future=state.future,
+            delays=state.delays,
         )
-        return PROCESS.encode(
-            record,
-            [
-                freeze(state.locals),
-                open_states,
-                [nested(seals) for _, seals in panes.values()],
-                self.lanes.snapshot(),
-            ],
-        )
+        sealed = [nested(seals) for _, seals in panes.values()]
+        return PROCESS.encode(record, [freeze(state.locals), open_states, sealed, self.lanes.snapshot()])
 
     def _restore(self, resume: bytes) -> None:
         record, (locals_, open_states, payloads, lanes) = PROCESS.decode(resume)
@@ -361,6 +362,7 @@ class ProcessPart:
             columns=record.columns,
             appended=record.appended,
             future=record.future,
+            delays=record.delays,
         )
         self.contributions.restore(record.contributions, open_states)
         for (index, sealed), seals in zip(record.panes.items(), payloads, strict=True):

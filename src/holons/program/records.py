@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from holons.program.delays import Delays
 from holons.program.outputs import Cut, Emitted
 from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord
 
 
-class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/3"):
+class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/4"):
     """Where a process part resumes. Its states are its locals, its open panes, its sealed panes by handle, and its lanes."""
 
     offset: int
@@ -29,6 +30,8 @@ class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/3
     """When the newest processed row was appended."""
     future: int
     """How many rows were dated too far after they were appended."""
+    delays: Delays
+    """How long after their own times live rows were appended."""
 
 
 class WindowRecord(msgspec.Struct, frozen=True, array_like=True, tag="window/1"):

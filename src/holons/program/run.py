@@ -61,6 +61,7 @@ class ProgramRun:
                 parked=process.parked is not None,
                 busy=process.busy,
                 appended=process.state.appended,
+                delays=process.state.delays,
                 late=process.state.ordinals.get(LATE, 0),
                 dead=process.state.ordinals.get(DEAD, 0),
                 future=process.state.future,
@@ -150,6 +151,11 @@ class ProgramRun:
             emitted < layout.emission_limit(stage, layout.reach(stage, watermark))
             for stage, emitted in enumerate(emitted_to)
         )
+
+    def closes_windows(self, state: SharedState, watermark: int) -> bool:
+        """Whether a window that is known to hold something is over once all have reached a watermark of stage 0."""
+        sealed_to = self._layout.reach(0, watermark)
+        return self._process.contributions.ends_by(sealed_to) or self._window.closes(replica_of(state), watermark)
 
     # --- what is known here ----------------------------------------------------------------------------------------
 

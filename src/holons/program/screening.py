@@ -18,6 +18,7 @@ import pyarrow as pa
 from holons.algebra import IntArray, Origin
 from holons.arrow import readable, unreadable, whole
 from holons.errors import BadInput
+from holons.program.delays import Delays
 from holons.program.events import Events, Times, cannot_read, event_times
 from holons.program.job import Input
 from holons.program.outputs import DEAD, LATE
@@ -35,6 +36,7 @@ class AppendTimes:
     def __init__(self, source: Input, pieces: Sequence[AppendedRows]) -> None:
         self._ends = np.cumsum([rows for rows, _, _ in pieces], dtype=np.int64)
         self._at = [at for _, at, _ in pieces]
+        self._live = [live for _, _, live in pieces]
         self._ahead_us = [source.max_future_us(live=live) for _, _, live in pieces]
         self._latest = [source.latest(at, live=live) for _, at, live in pieces]
         self.lowest = min(self._latest, default=ENDING)
@@ -43,6 +45,20 @@ class AppendTimes:
     def newest(self, end: int) -> int:
         """Returns when the row before a place was appended; 0 if nobody knows."""
         return self._at[int(self._piece_of(end - 1))] if self._at else 0
+
+    def delays(self, known: Delays, rows: RowSlice, times: RowTimes, observed: Observed) -> Delays:
+        """Returns the delays once some rows were read: those of live rows that have a usable time and are not late."""
+        low, counted = rows.first, _counted(times, observed)
+        while low < rows.end and any(self._live):
+            piece = int(self._piece_of(low))
+            high = min(int(self._ends[piece]), rows.end)
+            ts = times.micros[low - rows.first : high - rows.first]
+            if counted is not None:
+                ts = ts[counted[low - rows.first : high - rows.first]]
+            if self._live[piece] and len(ts):
+                known = known.noted(self._at[piece], self._at[piece] - int(ts.min()))
+            low = high
+        return known
 
     def latest(self, first: int, end: int) -> IntArray:
         """Returns for each row between two places how late its time may be."""
@@ -213,6 +229,16 @@ class Screening:
         if reason is not None:
             places.append(reason.alias("_reason"))
         return frame.with_columns(*places).filter(chosen)
+
+
+def _counted(times: RowTimes, observed: Observed) -> npt.NDArray[np.bool_] | None:
+    """Returns which of some rows have a usable time and are not late; None if all are so."""
+    if times.valid is None:
+        return None if observed.late is None else ~observed.late
+    counted = times.valid.copy()
+    if observed.late is not None:
+        counted[np.flatnonzero(times.valid)[observed.late]] = False
+    return counted
 
 
 def whole_frame(batch: Batch) -> pl.DataFrame:

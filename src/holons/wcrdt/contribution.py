@@ -124,6 +124,14 @@ class Contributions:
         self._open = {index: dict(zip(panes, remaining, strict=False)) for index, panes in record.open.items()}
         self._carried = dict(zip(record.carried, remaining, strict=False))
 
+    def ends_by(self, watermark: int) -> bool:
+        """Returns whether an open pane ends at or before a watermark."""
+        return any(
+            self._handles[index].window.pane_end(min(panes)) <= watermark
+            for index, panes in self._open.items()
+            if panes
+        )
+
     def open_panes(self) -> dict[str, int]:
         """Returns how many panes are open, by handle, for display."""
         return {self._handles[index].name: len(panes) for index, panes in self._open.items()}

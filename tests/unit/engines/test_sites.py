@@ -76,15 +76,13 @@ def test_a_stream_is_loaded_as_a_whole_or_not_at_all(site):
     assert site.streams() == {"in": 1}
 
 
-def test_an_input_has_a_journal_from_when_one_is_wanted(site):
+def test_marks_in_the_journal_of_an_input_are_there_for_all(site):
     site.create("in", 1)
-    assert site.journal("in") is None
     site.ports("node-1#1").input("in").read(0, 0, 10)
-    assert site.journal("in") is None
     journaled = site.ports("node-2#1", Settings(idle_s=1.0)).input("in")
     journaled.read(0, 0, 10)
     assert journaled.mark(0, 7) == 1
-    assert marks(site.ports("node-3#1").input("in"))[1:] == [7], "by everybody, from then on"
+    assert marks(site.ports("node-3#1", Settings(idle_s=None)).input("in"))[1:] == [7], "whatever the settings are"
     assert len(marks(site.input("in", "reader"))) == 1, "the stream itself is as its producer wrote it"
 
 

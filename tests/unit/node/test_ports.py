@@ -247,6 +247,9 @@ class Rounds:
     def owes_windows(self, watermark: int) -> bool:
         return self.emitted.calls < watermark and not self.emitted.finished
 
+    def closes_windows(self, state: SharedState, watermark: int) -> bool:
+        return not self.emitted.finished
+
     def forget(self, emitted_to: Sequence[int]) -> None:
         pass
 

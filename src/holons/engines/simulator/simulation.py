@@ -105,6 +105,7 @@ class Simulation:
             residence_s=1.0,
             snapshot_deltas=self._random.choice([4, 64]),
             poison_deaths=100,  # nodes die for other reasons here
+            idle_s=None,  # what comes out would depend on where marks are
             replicas=replicas,
         )
         if grid is not None:
