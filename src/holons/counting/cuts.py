@@ -75,8 +75,7 @@ class Cuts:
 
     def unite(self, partition: int, known: KnownRanks) -> bool:
         """Takes samples of a partition as columns; returns whether they told anything new."""
-        first = int(np.searchsorted(known.ranks, self._trimmed[partition], side="left"))
-        joined = self._lattices[partition].join(self.known[partition], known.between(first, len(known)))
+        joined = self._lattices[partition].join(self.known[partition], known.beyond(int(self._trimmed[partition])))
         if joined.changed:
             self.known[partition], self._selected = joined.state, None
             self.changes += 1
@@ -170,8 +169,7 @@ class Cuts:
         self.trimmed_to += passed
         self.changes += 1
         for partition, known in enumerate(self.known):
-            first = int(np.searchsorted(known.ranks, self._trimmed[partition], side="left"))
-            self.known[partition] = known.between(first, len(known))
+            self.known[partition] = known.beyond(int(self._trimmed[partition]))
 
     def snapshot(self) -> bytes:
         """Returns the state to resume from as bytes: samples and the last trimmed cut; cuts follow from them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -65,6 +65,14 @@ class OrderedRows:
             done, at = upto, at + 1
         return times, numbers
 
+    def times(self, start: int, end: int) -> IntArray:
+        """Returns the times of the rows of ranks `(start, end]`, without copying them if they lie in one piece."""
+        return _column([piece.rows.ts for piece in self.between(start, end)])
+
+    def numbers(self, start: int, end: int) -> IntArray:
+        """Returns the numbers of the rows of ranks `(start, end]`."""
+        return _column([piece.number_column() for piece in self.between(start, end)])
+
     def key(self, rank: int) -> Key:
         """Returns the key of the row of one rank."""
         times, numbers = self.keys(np.array([rank], dtype=np.int64))
@@ -125,6 +133,10 @@ class OrderedRows:
             raise InvariantBroken(
                 f"rank {end} is asked for, and only {self.end} rows are certain", partition=self.partition
             )
+
+
+def _column(parts: Sequence[IntArray]) -> IntArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
 def run_of(rows: Rows, partition: int, numbers: IntArray | int) -> OrderedRows:

@@ -114,12 +114,7 @@ class CountedPartition:
         frontier, partition = self.ledger.frontier, self.partition
         if frontier <= max(known.frontier(partition), self.cuts.known[partition].frontier(partition)):
             return known
-        return KnownRanks(
-            np.append(known.times, frontier.time),
-            np.append(known.numbers, frontier.number),
-            np.append(known.ranks, self.ledger.settled),
-            np.append(known.rows, False),
-        )
+        return known.and_frontier(frontier, self.ledger.settled)
 
     # --- contributions ----------------------------------------------------------------------------------------------
 

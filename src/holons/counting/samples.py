@@ -127,6 +127,19 @@ class KnownRanks:
         """Returns the greatest key that is known."""
         return Key(int(self.times[-1]), partition, int(self.numbers[-1])) if len(self) else FIRST
 
+    def beyond(self, rank: int) -> KnownRanks:
+        """Returns the samples that matter beyond a rank: that of the rank itself, and all after it."""
+        return self.between(int(np.searchsorted(self.ranks, rank, side="left")), len(self))
+
+    def and_frontier(self, frontier: Key, rank: int) -> KnownRanks:
+        """Returns the samples, and a frontier above all of them."""
+        return KnownRanks(
+            np.append(self.times, frontier.time),
+            np.append(self.numbers, frontier.number),
+            np.append(self.ranks, rank),
+            np.append(self.rows, False),
+        )
+
     def row_ranks(self) -> IntArray:
         """Returns the ranks whose rows' keys are known."""
         return self.ranks[self.rows]

@@ -58,6 +58,8 @@ class Network:
     streams: Streams
     rng: random.Random
     faults: Faults = field(default_factory=Faults)
+    pace: float | None = None
+    """How often rows are read while messages are under way; any way if it is not given."""
 
     def __post_init__(self) -> None:
         self.log: list[tuple[int, bytes]] = []
@@ -121,7 +123,7 @@ class Network:
 
     def run(self) -> list[tuple[tuple[int, ...], bytes]]:
         """Runs until nobody has anything to say; returns each pane's ranks and bytes."""
-        pace, faults = self.rng.choice((0.02, 0.1, 0.4)), 0
+        pace, faults = self.rng.choice((0.02, 0.1, 0.4)) if self.pace is None else self.pace, 0
         for _ in range(STEPS_MAX):
             if not self.step(pace):
                 break

@@ -24,11 +24,13 @@ from tests.unit.counting.streams import (
     with_elements,
 )
 
-from holons.algebra import Aggregate, GCounter
+from holons.algebra import Aggregate, GCounter, GSet
 from holons.counting import CountWindow
-from holons.counting.schemes import Central, MonLocal, Ruler, Scheme
+from holons.counting.prediction import Prediction
+from holons.counting.schemes import Approx, Async, Central, Mon, MonLocal, Ruler, Scheme, Sync, misplaced_rows
+from holons.counting.schemes.messages import Aggregated, Segments, Slice, Split
 
-SCHEMES: list[type[Scheme]] = [Central, MonLocal, Ruler]
+SCHEMES: list[type[Scheme]] = [Central, Mon, MonLocal, Sync, Async, Ruler]
 
 SEEDS = st.integers(0, 2**32)
 EXAMPLES = settings.default.max_examples // 4
@@ -59,6 +61,101 @@ def test_every_aggregate_gives_the_same_bytes(
     for scheme in SCHEMES:
         description = scheme(window, aggregate, streams.partitions)
         assert Network(description, streams, rng).run() == wanted(streams, description)
+
+
+@pytest.mark.parametrize("scheme", [Sync, Async], ids=lambda scheme: scheme.__name__)
+@settings(max_examples=EXAMPLES)
+@given(shape=st.sampled_from(SHAPES), error=st.sampled_from([1, 2, 8]), seed=SEEDS)
+def test_predictions_that_are_too_narrow_cost_rounds_and_change_nothing(
+    scheme: type[Scheme], shape: str, error: int, seed: int
+):
+    rng = random.Random(seed)
+    streams, size = random_streams(shape, rng, rows_max=150), rng.choice((20, 30, 60))
+    window = CountWindow(size, rng.choice((size, size, rng.randint(1, size))), partial=rng.random() < 0.3)
+    description = scheme(window, GCounter(), streams.partitions)
+    faults = Faults(rng.choice((0, 0.2)), rng.choice((0, 0.01)), rng.choice((0, 0.01)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Prediction, "error", error)
+        assert Network(description, streams, rng, faults, pace=rng.choice((0.0, None))).run() == wanted(
+            streams, description
+        )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)
+@settings(max_examples=EXAMPLES // 2)
+@given(shape=st.sampled_from(SHAPES), seed=SEEDS)
+def test_all_that_can_be_complete_is_complete_whenever_all_messages_are_there(
+    scheme: type[Scheme], shape: str, seed: int
+):
+    """Logs stop for a while, wherever they are, and go on."""
+    rng = random.Random(seed)
+    streams, window = random_streams(shape, rng), random_window(rng)
+    whole = streams.logs
+    streams.logs = [[] for _ in whole]
+    network = Network(scheme(window, GCounter(), streams.partitions), streams, rng)
+    for _ in range(3):
+        for read, log in zip(streams.logs, whole, strict=True):
+            read += log[len(read) : rng.randint(len(read), len(log))]
+        assert network.run() == wanted(streams, network.scheme)
+
+
+@pytest.mark.parametrize("selects", [False, True])
+@settings(max_examples=EXAMPLES)
+@given(shape=st.sampled_from(["ties", "awkward", "random"]), seed=SEEDS)
+def test_central_may_select_instead_of_sorting(selects: bool, shape: str, seed: int):
+    rng = random.Random(seed)
+    streams, window = random_streams(shape, rng), random_window(rng)
+    description = Central(window, GCounter(), streams.partitions, selects=selects)
+    assert Network(description, streams, rng).run() == wanted(streams, description)
+
+
+@pytest.mark.parametrize("scheme", [Mon, Sync, Async], ids=lambda scheme: scheme.__name__)
+def test_what_cannot_be_decomposed_is_sent_as_rows(scheme: type[Scheme], monkeypatch):
+    monkeypatch.setattr(Prediction, "error", 1)
+    streams = random_streams("random", random.Random(3), rows_max=400)
+    for decomposable in (True, False):
+        description = scheme(CountWindow(60), GSet(), streams.partitions, decomposable)
+        network = Network(description, streams, random.Random(7), pace=0.0)
+        assert network.run() == wanted(streams, description)
+        sent = [*network.messages(Segments), *(message.segments for message in network.messages(Slice))]
+        assert any(isinstance(part, Aggregated) for segments in sent for part in segments.parts) == decomposable
+
+
+def test_folded_ranges_that_hide_a_cut_are_split(monkeypatch):
+    """Else the tests above would say nothing about predictions that are wrong."""
+    monkeypatch.setattr(Prediction, "error", 1)
+    for scheme in (Sync, Async):
+        streams = random_streams("swap", random.Random(1), rows_max=400)
+        description = scheme(CountWindow(60), GCounter(), streams.partitions)
+        network = Network(description, streams, random.Random(2), pace=0.0)
+        assert network.run() == wanted(streams, network.scheme)
+        assert len(network.messages(Split)) >= 3
+
+
+# --- approx ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["steady", "random", "swap", "disorder"])
+@pytest.mark.parametrize("every", [30, 6])
+def test_approx_counts_how_many_rows_are_in_another_window_than_in_central(shape: str, every: int):
+    taking_turns = Streams([[*rows_at(*range(partition, 300, 3)), END] for partition in range(3)])
+    streams = taking_turns if shape == "steady" else random_streams(shape, random.Random(5), rows_max=300)
+    results, window = [], CountWindow(30, every)
+    for scheme in (Approx, Central):
+        network = Network(scheme(window, GCounter(), streams.partitions), streams, random.Random(1))
+        network.run()
+        results.append(network.root.results)
+    approx, exact = results
+    common = min(len(approx), len(exact))
+    right = wrong = 0
+    for partition in range(streams.partitions):  # row by row: in which pane is it?
+        for rank in range(1, exact[common - 1].ranks[partition] + 1):
+            panes = [next((p.cut for p in panes[:common] if rank <= p.ranks[partition]), 0) for panes in results]
+            right, wrong = right + (panes[0] == panes[1]), wrong + (panes[0] != panes[1])
+    assert misplaced_rows(approx, exact) == pytest.approx(wrong / (right + wrong))
+    assert [pane.ranks for pane in approx[: 30 // every]] == [pane.ranks for pane in exact[: 30 // every]]
+    assert common > 1
+    assert (wrong > 0) == (shape != "steady")
 
 
 def wanted(streams: Streams, scheme: Scheme) -> list[tuple[tuple[int, ...], bytes]]:

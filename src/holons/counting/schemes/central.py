@@ -11,14 +11,18 @@ import numpy as np
 from holons.algebra import IntArray
 from holons.algebra.aggregate import pick
 from holons.counting.keys import FIRST
-from holons.counting.schemes.assembly import Assembly
-from holons.counting.schemes.machines import ROOT, LedgerLocal, PaneResult, Scheme, Transport
-from holons.counting.schemes.messages import Frontier, Message, RawRows
+from holons.counting.ordered import OrderedRows
+from holons.counting.schemes.cover import Cover
+from holons.counting.schemes.machines import LedgerLocal, PaneResult, Scheme, Transport
+from holons.counting.schemes.messages import Message, Segments
 
 
 @dataclass(frozen=True)
 class Central(Scheme):
     """Ships all rows to a root."""
+
+    selects: bool = False
+    """Whether the root selects the keys of cuts, which is faster than to sort all rows."""
 
     def local(self, partition: int, transport: Transport) -> CentralLocal:
         return CentralLocal(self, partition, transport)
@@ -33,13 +37,11 @@ class CentralLocal(LedgerLocal):
     _sent = FIRST
 
     def work(self, *, caught_up: bool) -> None:
-        rows = self.ledger.rows
-        if rows.count:
-            self.transport.send(ROOT, self.raw(rows.start, rows.end))
+        rows, frontier = self.ledger.rows, self.ledger.frontier
+        if frontier > self._sent:
+            self._sent = frontier
+            self.send_up(self.raw(rows.start, rows.end), self.frontier_at(rows.end))
             rows.drop(rows.end)
-        if self.ledger.frontier > self._sent:
-            self._sent = self.ledger.frontier
-            self.transport.send(ROOT, self.frontier())
 
     def receive(self, message: Message) -> None:
         """Nobody asks it anything."""
@@ -48,54 +50,65 @@ class CentralLocal(LedgerLocal):
 class CentralRoot:
     """Sorts the rows of all partitions up to the least frontier."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Central) -> None:
         self.scheme = scheme
         self.results: list[PaneResult] = []
-        self._parts = [Assembly(partition) for partition in range(scheme.partitions)]
+        self._covers = [Cover(partition) for partition in range(scheme.partitions)]
 
     def receive(self, message: Message) -> None:
-        if isinstance(message, RawRows):
-            self._parts[message.partition].take(message)
-        elif isinstance(message, Frontier):
-            self._parts[message.partition].reach(message)
-        self._cut()
+        if isinstance(message, Segments):
+            self._covers[message.partition].take(message)
+            self._cut()
 
     def replay(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self.receive(message)
 
     def _cut(self) -> None:
-        frontiers = [part.frontier() for part in self._parts]
+        frontiers, runs = [cover.frontier for cover in self._covers], [cover.run for cover in self._covers]
         safe, window = min(frontiers), self.scheme.window
-        floor = np.array([part.rows.start for part in self._parts], dtype=np.int64)
-        reached = np.array([part.rows.rank_of(safe) for part in self._parts], dtype=np.int64)
+        floor = np.array([cover.floor for cover in self._covers], dtype=np.int64)
+        reached = np.array([run.rank_of(safe) for run in runs], dtype=np.int64)
         base, total = int(floor.sum()), int(reached.sum())
         wanted = window.boundaries(base, total)
         if window.partial and all(key.is_end for key in frontiers):
             wanted = np.unique(np.append(wanted, [total] if total > base else []).astype(np.int64))
         if len(wanted):
-            self._emit(floor, self._ranks(floor, reached, wanted - base))
+            times = [
+                run.times(start, end) for run, start, end in zip(runs, floor.tolist(), reached.tolist(), strict=True)
+            ]
+            ranks = _selected if self.scheme.selects else _sorted
+            self._emit(runs, floor, floor + ranks(times, wanted - base))
 
-    def _ranks(self, floor: IntArray, reached: IntArray, counts: IntArray) -> IntArray:
-        """Every partition's rank at each cut: a row for each cut, a column for each partition."""
-        times = [
-            piece.rows.ts
-            for part, start, end in zip(self._parts, floor.tolist(), reached.tolist(), strict=True)
-            for piece in part.rows.between(start, end)
-        ]
-        order = np.argsort(np.concatenate(times), kind="stable")  # equal times keep the order of partition and number
-        owners = np.repeat(np.arange(len(floor), dtype=np.int32), reached - floor)[order]
-        edges = np.concatenate(([0], counts))
-        pieces = [owners[first:last] for first, last in pairwise(edges.tolist())]
-        sizes = [np.bincount(piece, minlength=len(floor)) for piece in pieces]
-        return floor + np.cumsum(np.array(sizes, dtype=np.int64), axis=0)
-
-    def _emit(self, floor: IntArray, ranks: IntArray) -> None:
+    def _emit(self, runs: Sequence[OrderedRows], floor: IntArray, ranks: IntArray) -> None:
         aggregate = self.scheme.aggregate
         state = aggregate.zero(len(ranks))
-        for partition, part in enumerate(self._parts):
+        for partition, (cover, run) in enumerate(zip(self._covers, runs, strict=True)):
             bounds = np.concatenate((floor[partition : partition + 1], ranks[:, partition]))
-            state = aggregate.merge(state, part.rows.fold(aggregate, bounds))
-            part.rows.drop(int(ranks[-1, partition]))
+            state = aggregate.merge(state, run.fold(aggregate, bounds))
+            cover.drop(int(ranks[-1, partition]))
         for index, row in enumerate(ranks.tolist()):
             self.results.append(PaneResult(len(self.results) + 1, tuple(row), pick(state, index)))
+
+
+def _sorted(times: Sequence[IntArray], counts: IntArray) -> IntArray:
+    """How many rows each partition has among the first of all rows, a line for each count: by sorting all of them."""
+    order = np.argsort(np.concatenate(times), kind="stable")  # equal times keep the order of partition and number
+    owners = np.repeat(np.arange(len(times), dtype=np.int32), [len(column) for column in times])[order]
+    edges = np.concatenate(([0], counts))
+    pieces = [owners[first:last] for first, last in pairwise(edges.tolist())]
+    sizes = [np.bincount(piece, minlength=len(times)) for piece in pieces]
+    return np.cumsum(np.array(sizes, dtype=np.int64), axis=0)
+
+
+def _selected(times: Sequence[IntArray], counts: IntArray) -> IntArray:
+    """The same by selecting the times at the cuts. Of rows at these times the lowest partitions come first."""
+    selected = np.partition(np.concatenate(times), counts - 1)[counts - 1]
+    below, upto = (
+        np.array([np.searchsorted(column, selected, side=side) for column in times], dtype=np.int64).T
+        for side in ("left", "right")
+    )
+    ties = np.cumsum(upto - below, axis=1)
+    missing = (counts - below.sum(axis=1))[:, None]
+    before = ties - (upto - below)
+    return below + np.clip(missing - before, 0, upto - below)

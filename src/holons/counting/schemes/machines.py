@@ -16,8 +16,9 @@ import numpy as np
 from holons.algebra import Aggregate, Rows, State
 from holons.counting.boundaries import CountWindow
 from holons.counting.counted import encode_rows
+from holons.counting.keys import FIRST, Key
 from holons.counting.ledger import Ledger
-from holons.counting.schemes.messages import Aggregated, Frontier, Message, RawRows
+from holons.counting.schemes.messages import Aggregated, Frontier, Message, Part, RawRows, Segments
 
 ROOT: Final = -1
 ALL: Final = -2
@@ -81,6 +82,8 @@ class Scheme:
     window: CountWindow
     aggregate: Aggregate[Any]
     partitions: int
+    decomposable: bool = True
+    """Whether partial results are worth sending. A median's are as large as its rows: then Deco's schemes send the rows."""
 
     def local(self, partition: int, transport: Transport) -> Local:
         """Builds the machine of one partition."""
@@ -106,17 +109,35 @@ class LedgerLocal:
     def mark(self, watermark: int) -> None:
         self.ledger.mark(watermark)
 
-    def raw(self, start: int, end: int) -> RawRows:
-        """Returns the rows of ranks `(start, end]`."""
-        return RawRows(self.partition, start, end, encode_rows(self.ledger.rows.between(start, end)))
-
-    def folded(self, start: int, end: int) -> Aggregated | None:
-        """Returns the rows of ranks `(start, end]` folded; None if there are none."""
+    def raw(self, start: int, end: int) -> list[Part]:
+        """Returns the rows of ranks `(start, end]`; nothing if there are none."""
         if start >= end:
-            return None
+            return []
+        return [RawRows(self.partition, start, end, encode_rows(self.ledger.rows.between(start, end)))]
+
+    def folded(self, start: int, end: int) -> list[Part]:
+        """Returns the rows of ranks `(start, end]` folded, if that can be done; nothing if there are none."""
+        if not self.scheme.decomposable or start >= end:
+            return self.raw(start, end)
         rows, aggregate = self.ledger.rows, self.scheme.aggregate
         partial = aggregate.encode(rows.fold(aggregate, np.array([start, end], dtype=np.int64)))
-        return Aggregated(self.partition, start, end, rows.key(start + 1), rows.key(end), partial)
+        return [Aggregated(self.partition, start, end, rows.key(start + 1), rows.key(end), partial)]
 
-    def frontier(self) -> Frontier:
-        return Frontier(self.partition, self.ledger.settled, self.ledger.frontier)
+    def frontier_at(self, rank: int, asked: Key = FIRST) -> Frontier:
+        """Returns the key above which all rows beyond a rank are, up to a key that was asked for.
+
+        Who has no rows up to that key is at least as far. To answer with the key of the last row would leave whoever asks
+        waiting for ever.
+        """
+        ledger = self.ledger
+        if rank == ledger.settled:
+            return Frontier(self.partition, rank, ledger.frontier)
+        key = ledger.rows.key(rank) if rank > ledger.rows.start else FIRST
+        if ledger.rows.rank_of(asked) <= rank:
+            key = max(key, min(asked, ledger.frontier))
+        return Frontier(self.partition, rank, key)
+
+    def send_up(self, parts: Sequence[Part], frontier: Frontier | None) -> None:
+        """Sends successive rows to the root, and how far this partition is."""
+        if parts or frontier is not None:
+            self.transport.send(ROOT, Segments(self.partition, tuple(parts), frontier))

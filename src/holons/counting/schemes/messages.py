@@ -41,14 +41,23 @@ class Frontier(msgspec.Struct, frozen=True, array_like=True, tag=12):
     key: Key
 
 
-class Slice(msgspec.Struct, frozen=True, array_like=True, tag=13):
+Part: TypeAlias = RawRows | Aggregated
+"""Rows of successive ranks, one by one or folded."""
+
+
+class Segments(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """Successive rows of one partition without a gap, and how far it is."""
+
+    partition: int
+    parts: tuple[Part, ...]
+    frontier: Frontier | None
+
+
+class Slice(msgspec.Struct, frozen=True, array_like=True, tag=18):
     """What a partition sends of one pane without being asked: rows that surely belong to it, and contiguous rows behind."""
 
     cut: int
-    partition: int
-    folded: Aggregated | None
-    rows: RawRows
-    frontier: Frontier
+    segments: Segments
 
 
 class Poll(msgspec.Struct, frozen=True, array_like=True, tag=14):
@@ -67,7 +76,7 @@ class Split(msgspec.Struct, frozen=True, array_like=True, tag=15):
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    """Asks for the rows of a pane beyond the rank `start`, up to a key and up to a rank."""
+    """Asks for the rows of a pane beyond the rank `start`, up to a key and up to a rank, as soon as they are there."""
 
     cut: int
     start: int
@@ -76,23 +85,12 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class Bracket(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """Asks for the rows beyond the rank `start`: up to the key `lo` folded, and those in `(lo, hi]` as rows."""
+    """Asks for the rows of a pane beyond the rank `start`: up to the key `lo` folded, and those in `(lo, hi]` as rows."""
 
     cut: int
     start: int
     lo: Key
     hi: Key
-
-
-class Bracketed(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """The answer to a bracket, up to the key `reach`, beyond which the partition has not read yet."""
-
-    cut: int
-    partition: int
-    lo: Key
-    reach: Key
-    folded: Aggregated | None
-    rows: RawRows
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True, tag=19):
@@ -104,11 +102,12 @@ class Cut(msgspec.Struct, frozen=True, array_like=True, tag=19):
 
 
 class Predicted(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """The sizes and errors that a root expects of each partition's panes after a cut."""
+    """What a root tells one partition after a cut: its rank there, and the size and the error of the next pane."""
 
     cut: int
-    sizes: tuple[int, ...]
-    errors: tuple[int, ...]
+    rank: int
+    size: int
+    error: int
 
 
 class Contributed(msgspec.Struct, frozen=True, array_like=True, tag=21):
@@ -123,18 +122,4 @@ class Contributed(msgspec.Struct, frozen=True, array_like=True, tag=21):
     partials: tuple[bytes, ...]
 
 
-Message: TypeAlias = (
-    RawRows
-    | Aggregated
-    | Frontier
-    | Slice
-    | Poll
-    | Split
-    | Ask
-    | Bracket
-    | Bracketed
-    | Cut
-    | Predicted
-    | Contributed
-    | Samples
-)
+Message: TypeAlias = Segments | Slice | Poll | Split | Ask | Bracket | Cut | Predicted | Contributed | Samples

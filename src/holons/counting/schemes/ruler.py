@@ -79,40 +79,56 @@ class RulerLocal:
         self.transport.send(self.scheme.readers, message)
 
 
-class Reader:
-    """Merges the contributions of all partitions, in the order of partitions."""
+class ContributedPanes:
+    """The contributions of partitions to panes, put together as soon as all are there."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, partitions: Sequence[int]) -> None:
         self.scheme = scheme
-        self.results: list[PaneResult] = []
-        self._contributed: list[dict[int, tuple[int, bytes]]] = [{} for _ in range(scheme.partitions)]
+        self._contributed: dict[int, dict[int, tuple[int, bytes]]] = {partition: {} for partition in partitions}
+        self._merged = 0
 
-    def receive(self, message: Message) -> None:
-        if not isinstance(message, Contributed):
-            return
+    def take(self, message: Contributed) -> None:
+        """Takes one partition's contributions."""
         known = self._contributed[message.partition]
         for index, partial in enumerate(message.partials):
             cut = message.cut + index
             contribution = message.ranks[index + 1], partial
-            if cut > len(self.results) and known.setdefault(cut, contribution) != contribution:
+            if cut > self._merged and known.setdefault(cut, contribution) != contribution:
                 raise NondeterministicProgram(
                     "two runs of one partition contributed different values to one pane",
                     hint="make the program a function of its input: no clock, no randomness, no state from outside",
                     partition=message.partition,
                     cut=cut,
                 )
-        self._merge()
+
+    def merged(self, cut: int) -> list[PaneResult]:
+        """Returns the panes after a cut that are complete, in the order of partitions."""
+        aggregate, results = self.scheme.aggregate, list[PaneResult]()
+        while all(cut + 1 in known for known in self._contributed.values()):
+            cut += 1
+            ranks, state = [0] * self.scheme.partitions, aggregate.zero(1)
+            for partition, known in self._contributed.items():
+                ranks[partition], partial = known.pop(cut)
+                if partial:
+                    state = aggregate.merge(state, aggregate.decode(partial))
+            results.append(PaneResult(cut, tuple(ranks), state))
+        self._merged = cut
+        return results
+
+
+class Reader:
+    """Reads the results: every node has one."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
+        self.results: list[PaneResult] = []
+        self._panes = ContributedPanes(scheme, range(scheme.partitions))
+
+    def receive(self, message: Message) -> None:
+        if isinstance(message, Contributed):
+            self._panes.take(message)
+            self.results += self._panes.merged(len(self.results))
 
     def replay(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self.receive(message)
-
-    def _merge(self) -> None:
-        aggregate = self.scheme.aggregate
-        while all(len(self.results) + 1 in known for known in self._contributed):
-            contributed = [known.pop(len(self.results) + 1) for known in self._contributed]
-            state = aggregate.zero(1)
-            for _, partial in contributed:
-                if partial:
-                    state = aggregate.merge(state, aggregate.decode(partial))
-            self.results.append(PaneResult(len(self.results) + 1, tuple(rank for rank, _ in contributed), state))
