@@ -18,7 +18,7 @@ from holons.node.messages import Decision, Stopped, Submitted, decode_decision
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.program import Cut, Job
-from holons.streams import Journal
+from holons.streams import Journal, ReadableLog
 from holons.wire import encode
 
 _ALL = 0  # the decisions about all jobs are one partition of the journal
@@ -174,11 +174,11 @@ def _cuts(old: Submitted, job: Job, ports: Ports, wait: Callable[[StoreUnavailab
                 f"{job.name} cannot be upgraded: partition {place} of {stream!r} only begins at {start}",
                 hint="the new version needs the whole input; cancel the job, and submit it as a new one",
             )
-        ends = partial(_output_end, ports, old, partition)
+        bounds, ends = partial(_bounds, log, place), partial(_output_end, ports, old, partition)
         checkpoints = Checkpoints(ports.store, old.id, partition, job)
         while True:  # what was read of other partitions stays read: their nodes go on, and replace it
             try:
-                records = checkpoints.load((0, log.end(place)), ends)
+                records = checkpoints.load(bounds, ends)
                 break
             except StoreUnavailable as error:
                 wait(error)
@@ -192,6 +192,10 @@ def _inputs(job: Job, ports: Ports) -> tuple[tuple[str, int], ...]:
 
 def _streams(inputs: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{stream} ({partitions} partitions)" for stream, partitions in inputs)
+
+
+def _bounds(log: ReadableLog, partition: int) -> tuple[int, int]:
+    return 0, log.end(partition)
 
 
 def _output_end(ports: Ports, version: Submitted, partition: int, channel: str) -> int:

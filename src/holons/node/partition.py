@@ -33,8 +33,7 @@ class PartitionTasklet:
         self._source = here.job.inputs[index]
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition, here.job)
         self.outbox = Outbox(here, partition)
-        bounds = (self._input.start(self._place), self._input.end(self._place))
-        records = self.checkpoints.load(bounds, self.outbox.written_to)
+        records = self.checkpoints.load(self._input_bounds, self.outbox.written_to)
         cut = here.cuts[partition] if partition < len(here.cuts) else None
         self.run = here.job.open_run(partition, len(here.places), input_index=index, resume=records, cut=cut)
         self._check_served()
@@ -57,6 +56,9 @@ class PartitionTasklet:
         self._stored: object = None
         self._stored_at_s = here.ports.clock.now_s()
         self._storing_s = 0.0
+
+    def _input_bounds(self) -> tuple[int, int]:
+        return self._input.start(self._place), self._input.end(self._place)
 
     def _check_served(self) -> None:
         """Never wrong rows: a run that would read what was trimmed does not begin."""

@@ -135,10 +135,28 @@ class Checkpoints:
         sealed, *counted = _least(position[1:] for position in process)
         return Reached(sealed, tuple(counted), _least(position[1:] for position in window))
 
-    def load(self, input_bounds: tuple[int, int], output_end: Callable[[str], int]) -> Records:
-        """The newest records that the logs bear out; nothing at all if none was ever stored."""
-        start, end = input_bounds
-        emitted, window = self._newest(self._window, self._job.window_header, lambda *_: True, output_end)
+    def load(self, input_bounds: Callable[[], tuple[int, int]], output_end: Callable[[str], int]) -> Records:
+        """The newest records that the logs bear out; nothing at all if none was ever stored.
+
+        An owner that runs meanwhile may replace them, and those of before and of after need not go together. So they are
+        only lost if they are once more when everything is read anew.
+        """
+        lost: Position | None = None
+        while True:
+            bounds = input_bounds()
+            emitted, window = self._newest(self._window, self._job.window_header, lambda *_: True, output_end)
+            try:
+                return Records(self._process_record(bounds, emitted, output_end), window)
+            except CheckpointLost:
+                if emitted == lost:
+                    raise
+                lost = emitted
+
+    def _process_record(
+        self, bounds: tuple[int, int], emitted: Position, output_end: Callable[[str], int]
+    ) -> bytes | None:
+        """Returns the newest process record that goes with a window record."""
+        start, end = bounds
         _, process = self._newest(
             self._process,
             self._job.process_header,
@@ -150,7 +168,7 @@ class Checkpoints:
                 f"{self._process}: no record, and the input log only begins at {start}",
                 hint="restore the checkpoint store, or resubmit the job to start from what the log still has",
             )
-        return Records(process, window)
+        return process
 
     def _newest(
         self,

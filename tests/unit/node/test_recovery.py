@@ -88,8 +88,41 @@ def stored(world, kind):
 
 def loaded(world):
     return Checkpoints(world.records, JOB, 0, h.job(Mine(), "in")).load(
-        (0, world.inputs["in"].end(0)), lambda channel: 2**62
+        lambda: (0, world.inputs["in"].end(0)), lambda channel: 2**62
     )
+
+
+class SlowlyRead:
+    """A store whose reader stands still between window records and process records, while the owner goes on."""
+
+    def __init__(self, store, go_on):
+        self._store, self._go_on = store, [go_on]
+
+    def positions(self, name):
+        if name.endswith("/process") and self._go_on:
+            self._go_on.pop()()
+        return self._store.positions(name)
+
+    def get(self, name, position):
+        return self._store.get(name, position)
+
+
+def test_records_that_were_replaced_while_they_were_read_are_read_again():
+    world = MemorySite({"in": MemoryLog(1)})
+    owner = running(world, Mine(), Settings(checkpoint_s=0.5))
+    for _ in range(50):
+        next(owner)
+
+    def go_on():
+        for _ in range(30):
+            next(owner)
+
+    before = world.records.positions(f"{JOB}/0/window")
+    checkpoints = Checkpoints(SlowlyRead(world.records, go_on), JOB, 0, h.job(Mine(), "in"))
+    records = checkpoints.load(lambda: (0, world.inputs["in"].end(0)), lambda channel: 2**62)
+    assert not set(before) & set(world.records.positions(f"{JOB}/0/window"))
+    assert records.window in stored(world, "window")
+    assert records.process in stored(world, "process")
 
 
 def tear(world, kind, count=1):
