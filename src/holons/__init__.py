@@ -35,6 +35,7 @@ from holons.algebra import (
     TwoPhaseSet,
     custom,
 )
+from holons.counting import CountWindow
 from holons.engines import (
     LateRows,
     NodeStatus,
@@ -97,6 +98,7 @@ __all__ = [
     "Average",
     "Channel",
     "Completed",
+    "CountWindow",
     "Dataset",
     "Diagram",
     "DistinctCount",

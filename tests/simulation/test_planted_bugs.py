@@ -6,6 +6,7 @@ import contextlib
 import re
 import warnings
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from tests.simulation import scenarios
 from tests.simulation.scenarios import simulated
 
 import holons as h
+from holons.counting import CutRanks, Cuts, KnownRanks, Ledger, Samples, select
+from holons.counting.ordered import OrderedRows
 from holons.errors import StoreUnavailable
 from holons.node import membership, ownership, placement, recovery
 from holons.node.claiming import Claims
@@ -286,6 +289,94 @@ def outputs_are_overwritten_at_their_position(patch):
         return True
 
     patch.setattr(MemoryLog, "put", put)
+
+
+@bug("counted", seed=5)
+def rows_of_one_time_are_in_the_order_in_which_they_came(patch):
+    unite, came = Cuts.unite, WeakKeyDictionary()
+
+    def noting(self, partition, known):
+        came.setdefault(self, {}).setdefault(partition)
+        return unite(self, partition, known)
+
+    def as_it_came(self):
+        first = [*came.get(self, {})]
+        order = np.array([*first, *(set(range(self.partitions)) - set(first))])
+        back = np.argsort(order)
+        found = select([self.known[partition] for partition in order], self.floor[order], self.window)
+        number = self.trimmed_to + len(self._found)
+        for index, key in enumerate(found.keys):
+            self._found.append(CutRanks(number + 1 + index, found.ranks[index][back], key))
+        gap = found.gap and found.gap._replace(least=found.gap.least[back], greatest=found.gap.greatest[back])
+        return found.certain[back], gap
+
+    patch.setattr(Cuts, "unite", noting)
+    patch.setattr(Cuts, "_select", as_it_came)
+
+
+@bug("counted", seed=29)
+def numbers_of_rows_are_taken_for_offsets(patch):
+    insert = Ledger.insert
+
+    def by_offset(self, rows, watermark):
+        if rows.count:
+            self.arrived = max(self.arrived, rows.origin.first)
+        insert(self, rows, watermark)
+
+    patch.setattr(Ledger, "insert", by_offset)
+
+
+@bug("counted")
+def a_sample_is_of_the_rank_before(patch):
+    publish = Samples.of
+
+    def published(lane, partition, known):
+        ranks = np.where(known.rows, known.ranks - 1, known.ranks)
+        return publish(lane, partition, KnownRanks(known.times, known.numbers, ranks, known.rows))
+
+    patch.setattr(Samples, "of", staticmethod(published))
+
+
+@bug("counted", seed=7)
+def samples_are_trimmed_before_all_records_are_past_their_cut(patch):
+    trim = Replica.trim
+
+    def eager(self, processed, emitted):
+        for cuts in self.lanes:
+            cuts.trim(cuts.found_to)
+        return trim(self, processed, emitted)
+
+    patch.setattr(Replica, "trim", eager)
+    patch.setattr(Replica, "serves", lambda self, processed, emitted: True)
+
+
+@bug("counted", seed=4)
+def rows_that_wait_for_their_cut_are_missing_from_the_checkpoint(patch):
+    restore = Ledger._restore
+
+    def forgetful(self, snapshot):
+        restore(self, snapshot)
+        end = self.rows.end
+        self.rows, self._waiting = OrderedRows(self.partition, end), []
+        self._folded_to = end
+
+    patch.setattr(Ledger, "_restore", forgetful)
+
+
+@bug("counted")
+def a_cut_is_taken_that_lies_beyond_what_was_read(patch):
+    cut = Ledger.cut
+
+    def beyond(self, ranks):
+        return cut(self, np.minimum(ranks, self.settled))
+
+    patch.setattr(Ledger, "reached", lambda self, ranks: len(ranks))
+    patch.setattr(Ledger, "cut", beyond)
+
+
+@bug("counted", seed=45)
+def a_partition_has_ended_once_it_is_known_how_many_rows_there_are(patch):
+    patch.setattr(Cuts, "complete", property(lambda self: self.total is not None))
 
 
 ACCIDENT = re.compile(r"\b(TypeError|AttributeError|NameError|ImportError)\b")

@@ -86,7 +86,7 @@ def _packed(values: IntArray) -> Packed:
 def _unpacked(packed: Packed, count: int) -> IntArray:
     steps = max(count - 1, 0)
     whole = 0 <= count <= _COUNT_MAX and packed.width in _WIDTHS and len(packed.data) == steps * packed.width
-    if not whole or max(abs(packed.first), abs(packed.least)) >= 1 << 63:
+    if not whole or not all(-(1 << 63) <= number < 1 << 63 for number in (packed.first, packed.least)):
         raise CodecError(
             f"{len(packed.data)} bytes for {count} samples of {packed.width} bytes each",
             hint="the sync stream is damaged, or was written by another version of Holons",

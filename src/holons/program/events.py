@@ -184,6 +184,11 @@ class Events:
         """Yields each window of a handle with the rows in it: `for window, run in events.by_window(self.total)`."""
         if not handle.window.known_ahead:
             raise BadElement(f"{handle.window} has no fixed edges", hint="by_window takes a tumbling or sliding handle")
+        if handle.window.counted:
+            raise BadElement(
+                f"{handle.window} is cut by the rows of all partitions",
+                hint="by_window takes a handle with windows of time",
+            )
         spec = handle.window.aligned
         panes = spec.panes_of(self.ts.micros)
         edges = np.flatnonzero(panes[1:] != panes[:-1]) + 1

@@ -101,6 +101,11 @@ def test_a_key_is_a_rows_key_if_anybody_says_so():
     assert plain(cuts.known[0]) == [(10, 4, 5, True)]
 
 
+def test_the_ends_of_time_lie_further_apart_than_an_integer_tells_and_come_back():
+    whole = known((BEGINNING, -1, 0, False), (ENDING, -1, 0, False))
+    assert plain(Samples.of(0, 0, whole).known()) == plain(whole)
+
+
 def test_a_huge_count_of_samples_that_take_no_bytes_is_refused():
     samples = Samples.of(0, 0, known((10, 0, 1, True), (20, 1, 2, True), (30, 2, 3, True)))
     assert not samples.times.data, "three times that lie equally far apart"

@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
+import polars as pl
+
 import holons as h
+from holons.counting import CountWindow
 from holons.engines.simulator.simulation import Outcome, simulate
-from holons.engines.simulator.workloads import Make, Partition, bid, click, sale, streams, visit
+from holons.engines.simulator.workloads import SECOND, Make, Partition, bid, click, sale, streams, visit
 from holons.examples import example
 from holons.program import Collected
 from holons.semantics import run as run_oracle
@@ -37,6 +40,37 @@ class HighestBid(h.Program):
             yield {"window": window.start, "price": price, "auction": auction}
 
 
+class CountedSales(h.Program):
+    """Of every seven sales, of the newest nine at every fourth gain of a partition's, and of each second.
+
+    Sales are counted at full seconds, so that many have the same time.
+    """
+
+    week = h.WCRDT(h.MergeMap(h.PNCounter()), CountWindow(7))
+    gains = h.WLocal(h.Product(sum=h.PNCounter(), newest=h.LWWRegister()), CountWindow(9, every=4, partial=True))
+    second = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+
+    def process(self, events: h.Events) -> None:
+        rounded = events.select("seller", "price", at=(pl.col("ts") // SECOND + 1) * SECOND)
+        self.week.insert((rounded["seller"], rounded["price"]), rounded.times("at"))
+        gains = events.where(events["price"] > 0)
+        self.gains.insert({"sum": gains["price"], "newest": gains["seller"]}, gains.ts)
+        self.second.insert(1, events.ts)
+
+    @h.on_window(week)
+    def on_week(self, window: h.Window) -> Iterator[dict[str, object]]:
+        for seller, total in self.week[window].share().items():
+            yield {"week": window.start, "last": self.week.last_time(window), "seller": seller, "total": total}
+
+    @h.on_window(gains)
+    def on_gains(self, window: h.Window) -> Iterator[dict[str, object]]:
+        yield {"gains": window.start, "upto": window.end, **self.gains[window]}
+
+    @h.on_window(second)
+    def on_second(self, window: h.Window) -> Iterator[dict[str, object]]:
+        yield {"second": window.start, "n": self.second[window]}
+
+
 class Simulated(NamedTuple):
     """A job of a scenario: which rows it wants, and over how many seconds."""
 
@@ -52,6 +86,7 @@ SCENARIOS: Final[Mapping[str, Mapping[str, Simulated]]] = {
     "highest bid": {"highest": Simulated(h.job(HighestBid(), "bids"), bid, 4)},
     "alert rule": {"alerts": Simulated(example("alert_rule"), visit, 240)},
     "sliding top": {"sellers": Simulated(example("top_sellers"), sale, 15)},
+    "counted": {"weeks": Simulated(h.job(CountedSales(), "sales", disorder="700ms"), sale, 9)},
     "two jobs": {
         "shares": _SHARES,
         "sessions": Simulated(example("user_sessions"), click, 60),

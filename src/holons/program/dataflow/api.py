@@ -127,7 +127,7 @@ class Stream(Dataset):
         return Stream(plan.Union((self.node, *(other.node for other in others))))
 
     def window(self, spec: WindowSpec, *, accumulate: bool = False) -> Windowed:
-        """Assigns the rows to windows by their times: `h.Tumbling`, `h.Sliding` or `h.Session`.
+        """Assigns the rows to windows by their times, `h.Tumbling`, `h.Sliding` or `h.Session`, or counts `h.CountWindow`.
 
         With `accumulate` the value of a window is that of all rows up to its end.
         """
@@ -201,11 +201,12 @@ class Windowed:
         if not columns:
             raise BadProgram(f"{line_of_user()}: unique names no column", hint='unique("bidder")')
         counted = self.group_by(*columns).agg(**{"rows!": count()})
-        return counted.select(*plan.WINDOW_COLUMNS, *columns)
+        return counted.select(*plan.window_columns(self.spec), *columns)
 
     def join(self, other: Windowed, on: On, *, how: Literal["inner", "left", "semi", "anti"] = "inner") -> Completed:
         """Pairs rows in the same window. Our rows stay where they are; the other's are replicated to all nodes."""
-        if not isinstance(other, Windowed) or other.spec != self.spec or not self.spec.known_ahead:
+        windows_of_time = self.spec.known_ahead and not self.spec.counted
+        if not isinstance(other, Windowed) or other.spec != self.spec or not windows_of_time:
             raise BadProgram(
                 f"{line_of_user()}: windows are joined with the same windows, tumbling or sliding",
                 hint="a.window(w).join(b.window(w), on=...)",
@@ -322,7 +323,7 @@ class Flow(Job):
         handles = [
             {
                 "name": handle.name,
-                "stage": handle.stage,
+                "stage": 0 if handle.window.counted else handle.stage,
                 "window": str(handle.window),
                 "state": handle.aggregate.describe(),
             }

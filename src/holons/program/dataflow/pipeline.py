@@ -101,7 +101,7 @@ class Pipeline(Program):
 
     def _crdt(self, node: Aggregation) -> Aggregate[Any]:
         fields = {name: measure.crdt(node.before.schema) for name, measure in node.measures}
-        if node.window.keyed:
+        if node.window.keyed or (node.window.counted and not node.keys):
             return Product(fields)
         if not node.keys:
             return Product({**fields, _ROWS: GCounter()})
@@ -195,7 +195,9 @@ class Pipeline(Program):
             if node.window.keyed:
                 handle.insert(measures, ts, key=frame[node.keys[0]] if node.keys else constant_column(frame))
                 return
-            if not node.keys:
+            if node.window.counted and not node.keys:
+                handle.insert(measures, ts)
+            elif not node.keys:
                 counted: object = constant_column(frame, 1)
                 handle.insert({**measures, _ROWS: counted}, ts)
             else:
@@ -288,13 +290,14 @@ class Pipeline(Program):
                 columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
             keys = key_columns(value.keys, node.keys, schema)
         else:
-            has_rows = node.window.keyed
+            has_rows = node.window.keyed or node.window.counted
             if not has_rows:
                 has_rows = (getattr(self, f"{name}_changed")[window] if node.accumulate else value[_ROWS]) > 0
             columns = {field: single_value(value[field])[: 1 if has_rows else 0] for field, _ in node.measures}
             keys = key_columns([window.key], node.keys, schema) if node.keys else {}
         measured = {field: measure.read(columns[field], schema).alias(field) for field, measure in node.measures}
-        return Part.of(stamped(pl.DataFrame({**keys, **measured}), window), window.last)
+        last = getattr(self, name).last_time(window) if node.window.counted else None
+        return Part.of(stamped(pl.DataFrame({**keys, **measured}), window, last), window.last)
 
     def _pairs(self, node: Join, window: Window) -> Part:
         """Returns the pairs that a completed window adds."""

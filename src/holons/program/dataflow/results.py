@@ -10,17 +10,20 @@ import polars as pl
 
 from holons.algebra import IntArray, Keyed
 from holons.errors import BadInput, BadProgram
-from holons.program.dataflow.plan import END, INSTANT, START, At, Gathered, Pair, PlanNode, Stepped
+from holons.program.dataflow.plan import END, INSTANT, LAST_TIME, START, At, Gathered, Pair, PlanNode, Stepped
 from holons.program.dataflow.steps import Part
 from holons.program.events import event_times
 from holons.windows import Window
 
 
-def stamped(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """Returns the rows with their window in front."""
-    edges = (pl.Series(name, [at], dtype=pl.Int64) for name, at in ((START, window.start), (END, window.end)))
-    stamps = [edge.cast(INSTANT).new_from_index(0, len(frame)) for edge in edges]
-    return pl.DataFrame([*stamps, *frame])
+def stamped(frame: pl.DataFrame, window: Window, last: int | None = None) -> pl.DataFrame:
+    """Returns the rows with their window in front; of a count window with ranks, and when its `last` row was."""
+    edges = [pl.Series(name, [at], dtype=pl.Int64) for name, at in ((START, window.start), (END, window.end))]
+    if last is None:
+        edges = [edge.cast(INSTANT) for edge in edges]
+    else:
+        edges.append(pl.Series(LAST_TIME, [last], dtype=pl.Int64).cast(INSTANT))
+    return pl.DataFrame([*(edge.new_from_index(0, len(frame)) for edge in edges), *frame])
 
 
 def is_untyped(part: Part, node: PlanNode) -> bool:
@@ -81,7 +84,7 @@ def largest(value: Keyed[Any], column: npt.NDArray[np.generic], n: int) -> Keyed
 
 def paired(node: Pair, left: Part, right: Part) -> Part:
     """Returns the rows of both sides that belong together."""
-    frame = right.frame.drop(START, END, strict=False)
+    frame = right.frame.drop(node.window_columns, strict=False)
     if not node.on:
         if len(left.frame) > 1 or len(frame) > 1:
             raise BadProgram(

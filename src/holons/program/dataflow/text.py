@@ -30,7 +30,8 @@ def explain(flow: Flow) -> str:
     lines.append("state")
     for handle in flow.layout.handles:
         shared = "replicated" if handle.shared else "of each partition"
-        lines.append(f"  {handle.name}: {handle.aggregate.describe()}, {handle.window}, stage {handle.stage}, {shared}")
+        stage = 0 if handle.window.counted else handle.stage
+        lines.append(f"  {handle.name}: {handle.aggregate.describe()}, {handle.window}, stage {stage}, {shared}")
     if not flow.layout.handles:
         lines.append("  none: rows go straight through")
     return "\n".join(lines)

@@ -15,12 +15,13 @@ from holons.program.dataflow.plan.joins import Bounds, Join, Pair
 from holons.program.dataflow.plan.node import (
     END,
     INSTANT,
+    LAST_TIME,
     START,
-    WINDOW_COLUMNS,
     Place,
     PlanNode,
     WindowSet,
     nodes,
+    window_columns,
 )
 from holons.program.dataflow.plan.results import At, Gathered, Sink
 from holons.program.dataflow.plan.rows import Source, Stepped, Union
@@ -28,8 +29,8 @@ from holons.program.dataflow.plan.rows import Source, Stepped, Union
 __all__ = [
     "END",
     "INSTANT",
+    "LAST_TIME",
     "START",
-    "WINDOW_COLUMNS",
     "Aggregation",
     "At",
     "Bounds",
@@ -44,4 +45,5 @@ __all__ = [
     "Union",
     "WindowSet",
     "nodes",
+    "window_columns",
 ]

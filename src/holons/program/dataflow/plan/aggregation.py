@@ -8,7 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from holons.program.dataflow.measure import Measure
-from holons.program.dataflow.plan.node import WINDOW_COLUMNS, Place, PlanNode, WindowSet
+from holons.program.dataflow.plan.node import Place, PlanNode, WindowSet, window_columns
 from holons.program.dataflow.plan.rules import Rule, missing, row_rules
 from holons.windows import AlignedSpec, WindowSpec
 
@@ -26,7 +26,22 @@ class Aggregation(PlanNode):
 
     rules = (
         Rule(
-            lambda node: sorted({*WINDOW_COLUMNS, *node.keys} & dict(node.measures).keys()),
+            lambda node: node.before.counts_rows,
+            "{node.window} over results of {node.before.windows.window}: these have ranks, and no time of their own",
+            "a count window is the last one of a pipeline: put its rows out, .to(...), and begin another job there",
+        ),
+        Rule(
+            lambda node: node.window.counted and node.before.windows is not None,
+            "{node.window} over results of {node.before.windows.window}: rows of streams are counted",
+            "count before the window, or use h.Tumbling or h.Sliding here",
+        ),
+        Rule(
+            lambda node: node.window.counted and node.local,
+            "per partition over {node.window}, most of which a partition may have no row of",
+            "group_by a column that says where a row is from; or write a program with h.WLocal",
+        ),
+        Rule(
+            lambda node: sorted({*window_columns(node.window), *node.keys} & dict(node.measures).keys()),
             "there would be two columns {0[0]!r}",
             "choose another name",
         ),
@@ -76,7 +91,7 @@ class Aggregation(PlanNode):
         if before is None or any(dtype is None for dtype in measured.values()):
             return None
         keys = {name: before[name] for name in self.keys}
-        return pl.Schema({**WINDOW_COLUMNS, **keys, **measured})  # type: ignore[arg-type]
+        return pl.Schema({**window_columns(self.window), **keys, **measured})  # type: ignore[arg-type]
 
     @cached_property
     def grain(self) -> AlignedSpec | None:
@@ -84,7 +99,8 @@ class Aggregation(PlanNode):
 
     @cached_property
     def windows(self) -> WindowSet:
-        return WindowSet(self.before.next_stage, self.window, None if self.window.known_ahead else self)
+        together = self.window.known_ahead and not self.window.counted
+        return WindowSet(self.before.next_stage, self.window, None if together else self)
 
     @cached_property
     def place(self) -> Place:

@@ -46,6 +46,11 @@ class Join(PlanNode):
 
     rules = (
         Rule(
+            lambda node: node.left.counts_rows or node.right.counts_rows or node.window.counted,
+            "a join over count windows, whose rows are known only once they are cut",
+            "join rows by time, a.join(b, before=...), or windows of time",
+        ),
+        Rule(
             lambda node: node.left.schema is None or node.right.schema is None,
             "a join keeps rows, so it must know their columns",
             SAY_THE_SCHEMA,
@@ -141,6 +146,11 @@ class Pair(PlanNode):
 
     rules = (
         Rule(
+            lambda node: (node.left.counts_rows or node.right.counts_rows) and node.left.windows != node.right.windows,
+            "these count rows each by itself, so they do not have the same windows",
+            "name all measures in one agg(...): they are over the same rows",
+        ),
+        Rule(
             lambda node: not node.same_windows(),
             "these do not have the same windows",
             "both sides need windows of the same size and step; rows of streams are joined by `join`",
@@ -198,7 +208,7 @@ class Pair(PlanNode):
     def schema(self) -> pl.Schema | None:
         if self.left.schema is None or self.right.schema is None:
             return None
-        shared = (*WINDOW_COLUMNS, *self.on)
+        shared = (*self.window_columns, *self.on)
         return pl.Schema({**self.left.schema, **{n: t for n, t in self.right.schema.items() if n not in shared}})
 
     @cached_property
@@ -207,6 +217,12 @@ class Pair(PlanNode):
         assert left is not None
         assert right is not None
         return left if left.stage >= right.stage else right
+
+    @property
+    def window_columns(self) -> tuple[str, ...]:
+        """The columns that say which window a result is of: the same on both sides."""
+        windows = self.left.windows
+        return () if windows is None else tuple(windows.columns)
 
     @property
     def is_known(self) -> bool:
@@ -221,7 +237,7 @@ class Pair(PlanNode):
     def in_both(self) -> list[str]:
         """Returns the columns that both sides have, beside those by which they are joined."""
         left, right = self.left.schema or pl.Schema(), self.right.schema or pl.Schema()
-        return sorted((set(left) & set(right)) - {*WINDOW_COLUMNS, *self.on})
+        return sorted((set(left) & set(right)) - {*self.window_columns, *self.on})
 
     def __str__(self) -> str:
         return f"{self.how} join of windows on {', '.join(self.on)}" if self.on else "zip"

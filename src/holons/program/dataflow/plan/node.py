@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Literal, TypeAlias
@@ -20,15 +20,28 @@ START: Final = "window_start"
 END: Final = "window_end"
 INSTANT: Final = pl.Datetime("us", "UTC")
 WINDOW_COLUMNS: Final = {START: INSTANT, END: INSTANT}
+LAST_TIME: Final = "window_time"
+COUNTED_COLUMNS: Final = {START: pl.Int64(), END: pl.Int64(), LAST_TIME: INSTANT}
+"""Of count windows: ranks, and when the last row was."""
 
 
 @dataclass(frozen=True)
 class WindowSet:
-    """Windows that are completed together: of one stage and one specification; sessions are each by themselves."""
+    """Windows that are completed together: of one stage and one specification; sessions and count windows by themselves."""
 
     stage: int
     window: WindowSpec
     apart: PlanNode | None = None
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns that say which window a result is of."""
+        return window_columns(self.window)
+
+
+def window_columns(window: WindowSpec) -> Mapping[str, pl.DataType]:
+    """Returns the columns that say which window a result is of."""
+    return COUNTED_COLUMNS if window.counted else WINDOW_COLUMNS
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +90,11 @@ class PlanNode(ABC):
     def next_stage(self) -> int:
         """The stage of windows over this."""
         return 0 if self.windows is None else self.windows.stage + 1
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether these are results of count windows."""
+        return self.windows is not None and self.windows.window.counted
 
     def check(self) -> None:
         """Raises unless it can be done."""

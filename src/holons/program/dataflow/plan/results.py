@@ -79,6 +79,11 @@ class At(PlanNode):
             "rows of a stream have their own time",
             "h.source(..., time={node.time!r}), or after a window",
         ),
+        Rule(
+            lambda node: node.counts_rows,
+            "results of {node.windows.window} have ranks, and count in no later window",
+            "put them out, .to(...), and begin another job there",
+        ),
         Rule(lambda node: missing([node.time], node.schema), "no column {0[0]!r}", "there are {node.column_names}"),
         time_rule(lambda node: no_time(node.time, node.schema)),
     )
