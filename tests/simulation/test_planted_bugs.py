@@ -226,7 +226,7 @@ def the_clock_is_missing_from_the_checkpoint(patch):
 @bug("idle", seed=1)
 def idle_advance_is_not_logged(patch):
     def mark_idle(self):
-        progress, idle = self.here.state.progress[0], self.here.idle | {self.partition}
+        progress, idle = self.here.state.progress[0], self.here.idle.partitions | {self.partition}
         busy = [at for number, at in enumerate(progress) if number not in idle and at < ENDING]
         process = self.run._process
         if min(busy, default=BEGINNING) > process.watermark:  # moved here and now: other owners know nothing of it
