@@ -175,6 +175,10 @@ class LogDamaged(HolonsError, ValueError):
     """A log file that is torn, truncated or not ours. Nothing is skipped in silence."""
 
 
+class RowsTrimmed(HolonsError, LookupError):
+    """A read of rows that are not kept any more. Nothing is skipped in silence."""
+
+
 class CheckpointLost(HolonsError, RuntimeError):
     """No stored record fits the logs any more, and the logs no longer reach back to the beginning."""
 

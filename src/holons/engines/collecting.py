@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from holons.arrow import python_rows
-from holons.errors import LogDamaged
+from holons.errors import LogDamaged, RowsTrimmed
 from holons.node import Site, Submitted
 from holons.program import Collected, Cut, Job, Output
 from holons.streams import ReadableLog, in_memory
@@ -29,20 +29,28 @@ _READ_ROWS: Final = 65_536
 
 
 class Span(NamedTuple):
-    """The rows of one partition that stand in one output log: those below the ordinal `end`."""
+    """The rows of one partition that stand in one output log: those below the ordinal `end`, as far as they are kept."""
 
     open: OpenLog
     partition: int
     end: int
+    start: int = 0
+    """The first ordinal that was kept when somebody looked."""
 
     def read(self, first: int, columns: Collection[str] | None) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
         """The rows from an ordinal on, batch by batch, each with the schema that it has with all columns."""
         with closing(self.open()) as log:
-            at = first
+            at = max(first, self.start)
             while at < self.end:
                 chunks = log.read(self.partition, at, min(_READ_ROWS, self.end - at), columns)
-                if not chunks:
+                if not chunks and log.start(self.partition) <= at:
                     return
+                if not chunks or chunks[0].offset > at:
+                    raise RowsTrimmed(
+                        f"rows from {at} on were there, and are not kept any more",
+                        hint="read results sooner, ask for them again, or keep the outputs for longer: holons retain",
+                        partition=self.partition,
+                    )
                 for chunk in chunks:
                     assert chunk.rows is not None, "output logs have no marks"
                     yield chunk.rows, chunk.rows.schema if chunk.whole is None else chunk.whole.schema
@@ -59,13 +67,27 @@ class Outputs:
 
     def partitions(self, channel: str) -> list[int]:
         """The partitions that have rows in a channel."""
-        return sorted(self.spans.get(channel, {}))
+        partitions = self.spans.get(channel, {}).items()
+        return sorted(partition for partition, spans in partitions if any(span.start < span.end for span in spans))
 
     def count(self, channel: str, partition: int | None = None) -> int:
         """How many rows a channel has, or one of its partitions. No row is read for that."""
         partitions = self.spans.get(channel, {})
         chosen = partitions.values() if partition is None else [partitions.get(partition, ())]
-        return sum(span.end for spans in chosen for span in spans)
+        return sum(span.end - span.start for spans in chosen for span in spans)
+
+    def start(self, channel: str, partition: int) -> int:
+        """The first ordinal of a partition that is kept."""
+        before = 0
+        for span in self.spans.get(channel, {}).get(partition, ()):
+            if span.start < span.end:
+                return before + span.start
+            before += span.end
+        return before
+
+    def last(self, channel: str, partition: int, rows: int) -> int:
+        """The ordinal from which a partition has so many rows, or as many as there are."""
+        return self.start(channel, partition) + max(0, self.count(channel, partition) - rows)
 
     def batches(
         self, channel: str, partition: int, first: int = 0, columns: Collection[str] | None = None
@@ -240,5 +262,5 @@ def _add_spans(
                     end = min(end, cuts[partition].ordinals.get(channel, 0)) if partition < len(cuts) else 0
                 if end:
                     partitions = spans.setdefault(channel, {})
-                    span = Span(logs[channel], partition, end)
+                    span = Span(logs[channel], partition, end, min(log.start(partition), end))
                     partitions[partition] = (*partitions.get(partition, ()), span)

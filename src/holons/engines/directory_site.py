@@ -9,6 +9,7 @@
     <directory>/store/      checkpoints
     <directory>/batches/    what Spark is about to append to inputs
     <directory>/folds/      programs that are folded over DataFrames
+    <directory>/retention/  for how long inputs and outputs are kept; consumers/: who reads them beside jobs
 
 Everything in it survives the death of any process, and with `durability="disk"` that of the machine. Nodes come and go; the
 directory is the job. Nobody else knows these names: whoever wants a stream or a directory of the site asks the site for it.
@@ -33,6 +34,7 @@ from holons.clock import Clock, SystemClock
 from holons.disk import Durability
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
+from holons.engines.rules import DirectoryRetention
 from holons.errors import BadInput
 from holons.names import check_name, decoded, encoded
 from holons.node import Ports, Settings, SiteWithFolders, no_such_input
@@ -45,7 +47,10 @@ from holons.windows import BEGINNING
 
 IN_MEMORY: Final = "memory"
 """Where a site keeps checkpoints that only live in the memory of nodes."""
-_PARTS: Final = ("input", "output", "appended", "jobs", "shared", "journal", "store", "batches", "folds")
+_PARTS: Final = (
+    *("input", "output", "appended", "jobs", "shared", "journal", "store", "batches", "folds"),
+    *("retention", "consumers"),
+)
 _LOADING: Final = "loading-"
 _SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
 _SMALL_SEGMENT_BYTES: Final = 1 << 20
@@ -60,9 +65,15 @@ _NEEDLESS: Final = "nothing in it is needed once no node runs: end all nodes, re
 class DirectorySite(SiteWithFolders):
     """The directory of a site. A plain value: it can travel to other processes, which open what they need."""
 
-    def __init__(self, directory: Path | str, store: str | None = None, durability: Durability = "process") -> None:
+    def __init__(
+        self,
+        directory: Path | str,
+        store: str | None = None,
+        durability: Durability = "process",
+        clock: Clock | None = None,
+    ) -> None:
         """`store` is where checkpoints are kept, if not in the directory: a path, an address such as `s3://bucket/path`, or
-        `"memory"`, that of the nodes.
+        `"memory"`, that of the nodes. `clock` is another than the machine's, in tests of one process.
         """
         disk.check_durability(durability)
         if store == IN_MEMORY and durability == "disk":
@@ -73,8 +84,9 @@ class DirectorySite(SiteWithFolders):
         self.directory = Path(directory)
         self._store = store
         self._durability: Durability = durability
-        self._inputs = StreamFolder(self.directory / "input", durability)
-        self._shared = StreamFolder(self.directory / "shared", durability)
+        self._clock = clock
+        self._inputs = StreamFolder(self.directory / "input", durability, clock)
+        self._shared = StreamFolder(self.directory / "shared", durability, clock)
         self._closed_to_others = False
 
     def __reduce__(self) -> tuple[type[DirectorySite], tuple[Path, str | None, Durability]]:
@@ -88,7 +100,7 @@ class DirectorySite(SiteWithFolders):
 
     @property
     def clock(self) -> Clock:
-        return SystemClock()
+        return self._clock or SystemClock()
 
     @property
     def name(self) -> str:
@@ -199,7 +211,7 @@ class DirectorySite(SiteWithFolders):
         }
 
     def _outputs(self, job: str) -> StreamFolder:
-        return StreamFolder(self.folder("output", job), self._durability)
+        return StreamFolder(self.folder("output", job), self._durability, self._clock)
 
     def appends(self, job: str) -> bool:
         return bool(self._appended(job))
@@ -216,6 +228,9 @@ class DirectorySite(SiteWithFolders):
 
     def shared_streams(self) -> list[str]:
         return self._shared.names()
+
+    def retention(self) -> DirectoryRetention:
+        return DirectoryRetention(self.folder)
 
     def decisions(self) -> DirectoryJournal:
         return DirectoryJournal(self.directory / "jobs", self._durability)

@@ -24,7 +24,7 @@ from holons.engines.driver import Driver
 from holons.engines.results import LateRows, Results
 from holons.engines.status import State, Status
 from holons.engines.tracebacks import for_people
-from holons.errors import StillRunning
+from holons.errors import RowsTrimmed, StillRunning
 from holons.program import Job
 from holons.program.outputs import LATE
 
@@ -111,9 +111,16 @@ class Work:
         with self._reading:
             outputs = self._outputs_now()
             for partition in outputs.partitions(channel):
-                for batch in outputs.batches(channel, partition, ordinals.get(partition, 0)):
+                start = outputs.start(channel, partition)
+                if start > ordinals.setdefault(partition, start):
+                    raise RowsTrimmed(
+                        f"rows from {ordinals[partition]} on are not kept any more, and were not read yet",
+                        hint="follow faster, or keep the outputs for longer: holons retain",
+                        partition=partition,
+                    )
+                for batch in outputs.batches(channel, partition, ordinals[partition]):
                     rows += python_rows(batch)
-                    ordinals[partition] = ordinals.get(partition, 0) + batch.num_rows
+                    ordinals[partition] += batch.num_rows
         return rows
 
     def unwanted(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from holons.clock import Clock, Random, seeded
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
+from holons.engines.rules import MemoryRetention
 from holons.names import check_name
 from holons.node import Site, no_such_input
 from holons.program import Collected
@@ -53,6 +54,7 @@ class MemorySite(Site):
         self.outputs: dict[tuple[str, str], MemoryLog] = {}
         """By job and channel."""
         self._appended: set[str] = set()
+        self._retention = MemoryRetention()
         self.records = MemoryStore()
 
     @property
@@ -93,7 +95,7 @@ class MemorySite(Site):
     ) -> MemoryLog:
         if appended:
             self._appended.add(job)
-        return self.outputs.setdefault((job, check_name("channel", channel)), MemoryLog(partitions))
+        return self.outputs.setdefault((job, check_name("channel", channel)), MemoryLog(partitions, self.clock))
 
     def channels(self, job: str) -> dict[str, int]:
         outputs = list(
@@ -103,6 +105,9 @@ class MemorySite(Site):
 
     def appends(self, job: str) -> bool:
         return job in self._appended
+
+    def retention(self) -> MemoryRetention:
+        return self._retention
 
     def shared(self, stream: str, writer: str) -> SharedLog:
         return self.hubs.setdefault(stream, MemoryHub()).open(writer)

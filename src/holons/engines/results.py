@@ -252,7 +252,7 @@ class Results:
         rows = [
             {_PARTITION: number, **row}
             for number in partitions[:_ROWS_SHOWN]
-            for batch in self.outputs.batches(channel, number, max(0, self.outputs.count(channel, number) - each))
+            for batch in self.outputs.batches(channel, number, self.outputs.last(channel, number, each))
             for row in python_rows(batch)
         ]
         caption = f"{channel}: {count:,} rows" + (", the last:" if count > len(rows) else "")

@@ -71,6 +71,8 @@ from holons.node.jobs import Decisions, Jobs, cancel, read_jobs, submit
 from holons.node.messages import Heartbeat, Running, Stopped, Submitted, decode_heartbeat
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
+from holons.node.retention import retain
+from holons.node.rules import RetentionRules
 from holons.node.settings import Settings
 from holons.node.site import NodeSite, Site, SiteWithFolders, no_disk, no_such_input, sync_stream
 
@@ -81,6 +83,7 @@ __all__ = [
     "Node",
     "NodeSite",
     "Ports",
+    "RetentionRules",
     "Running",
     "Settings",
     "Site",
@@ -93,6 +96,7 @@ __all__ = [
     "no_such_input",
     "partitions_of",
     "read_jobs",
+    "retain",
     "submit",
     "sync_stream",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holons.errors import CheckpointLost
+from holons.errors import CheckpointLost, RowsTrimmed
 from holons.node.idle import WhoIsIdle, who_is_idle
 from holons.node.messages import Running
 from holons.node.partition import PartitionTasklet
@@ -115,6 +115,14 @@ class JobOnNode:
         """Begins to run a partition, from its newest checkpoint."""
         tasklet = self.tasklets[partition] = PartitionTasklet(self, partition)
         return tasklet
+
+    def tick(self, tasklet: PartitionTasklet) -> bool:
+        """Lets a partition do a slice of work. One that comes too late for its rows begins again from its newest records."""
+        try:
+            return tasklet.tick()
+        except RowsTrimmed:
+            self.stop(tasklet.partition)
+            return True
 
     def stop(self, partition: int) -> None:
         """No longer runs a partition; somebody else does."""

@@ -14,13 +14,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from holons.errors import BadInput, JobRunning, StoreUnavailable
-from holons.node.messages import Decision, Stopped, Submitted, decode_decision
+from holons.node.messages import Decision, Stopped, Submitted, Summary, Trimmed, decode_decision
 from holons.node.ports import Ports, partitions_of
 from holons.node.recovery import Checkpoints
 from holons.program import Cut, Job
 from holons.streams import Journal, ReadableLog
 from holons.wire import encode
 
+_ENDED_KEPT = 100  # so many versions are remembered that have ended, and whose outputs do not count
+_SUMMARISED_MIN = 200  # so many decisions are replaced by their summary
+_LOOKS_FOR_START = 32  # once in so many looks that find nothing, a reader asks whether what it looks for was summarised
 _ALL = 0  # the decisions about all jobs are one partition of the journal
 
 
@@ -32,6 +35,8 @@ class Jobs:
         """By id, in the order in which they were submitted."""
         self.stopped: dict[str, Stopped] = {}
         """The versions that run no more, by id, each with the reason."""
+        self.trimmed: dict[str, Trimmed] = {}
+        """By input stream, below where it is not needed any more."""
         self._current: dict[str, Submitted] = {}
 
     def add(self, decision: Decision) -> None:
@@ -39,9 +44,26 @@ class Jobs:
         if isinstance(decision, Stopped):
             self.stopped.setdefault(decision.job, decision)
             return
+        if isinstance(decision, Trimmed):
+            self.trimmed[decision.stream] = decision
+            return
+        if isinstance(decision, Summary):
+            self._replace(decision)
+            return
         self.versions[decision.id] = self._current[decision.name] = decision
         if decision.after:
             self.add(Stopped(decision.after, "Upgraded", f"{decision.id} takes over, submitted by {decision.writer}"))
+
+    def _replace(self, summary: Summary) -> None:
+        """Takes in a summary. Whoever has read all that came before it learns nothing, and forgets what it leaves out."""
+        for stopped in summary.stopped:
+            self.stopped.setdefault(stopped.job, stopped)
+        known = {version.id: version for version in summary.versions}
+        for name in self.versions.keys() - known.keys():
+            self.stopped.setdefault(name, Stopped(name, "Upgraded", "long ago: newer versions have come and gone"))
+        self.versions = known
+        self._current = {version.name: version for version in summary.versions}
+        self.trimmed = {trimmed.stream: trimmed for trimmed in summary.trimmed}
 
     def current(self, name: str) -> Submitted | None:
         """The newest version of a name, stopped or not."""
@@ -64,6 +86,14 @@ class Jobs:
             version = self.versions.get(version.after)
         return versions[::-1]
 
+    def summary(self) -> Summary:
+        """Returns what is still of use: the versions whose outputs stand, and of the others the newest."""
+        standing = {version.id for name in self._current for version in self.history(name)}
+        others = [name for name in self.versions if name not in standing]
+        kept = [version for name, version in self.versions.items() if name not in others[:-_ENDED_KEPT]]
+        stopped = [self.stopped[version.id] for version in kept if version.id in self.stopped]
+        return Summary(tuple(kept), tuple(stopped), tuple(self.trimmed.values()))
+
 
 class Decisions:
     """The journal of jobs, as far as one reader has read it."""
@@ -71,22 +101,45 @@ class Decisions:
     def __init__(self, journal: Journal) -> None:
         self.jobs = Jobs()
         self._journal = journal
-        self._next = 0
+        self._next = journal.start(_ALL)
+        self._looks = 0
 
     def read(self) -> bool:
-        """Takes in what has been decided since; says whether that was anything. Costs one look if it was not."""
+        """Takes in what has been decided since; says whether that was anything. Costs about one look if it was not."""
         first = self._next
-        while (entry := self._journal.get(_ALL, self._next)) is not None:
-            self._add(entry)
-        return self._next > first
+        while True:
+            while (entry := self._journal.get(_ALL, self._next)) is not None:
+                self._add(entry)
+            self._looks += 1
+            if self._looks % _LOOKS_FOR_START or (start := self._journal.start(_ALL)) <= self._next:
+                return self._next > first
+            self._behind(start)
 
     def decide(self, choose: Callable[[Jobs], Decision | None]) -> None:
         """Adds what `choose` says once it knows all decisions; asks it again after each one, until it says None."""
         self.read()
         while (decision := choose(self.jobs)) is not None:
             entry = self._journal.propose(_ALL, self._next, encode(decision))
-            assert entry is not None, "nobody trims the journal of jobs"
-            self._add(entry)
+            if entry is None:
+                self._behind(self._journal.start(_ALL))
+                self.read()
+            else:
+                self._add(entry)
+
+    def summarise(self) -> None:
+        """Replaces many decisions by what is left of them, so that the journal stays short."""
+        self.read()
+        start = self._journal.start(_ALL)
+        if self._next - start < _SUMMARISED_MIN:
+            return
+        number = self._next
+        entry = self._journal.propose(_ALL, number, encode(self.jobs.summary()))
+        if entry is not None and isinstance(decode_decision(entry), Summary):
+            self._journal.trim(_ALL, number)
+
+    def _behind(self, start: int) -> None:
+        """Goes on where the journal begins now: at a summary of what came before."""
+        self._next = start
 
     def _add(self, entry: bytes) -> None:
         self.jobs.add(decode_decision(entry))
@@ -134,9 +187,26 @@ def _submitted(
             f"{job.name} is there already, with other code, settings or inputs",
             hint="upgrade it (--upgrade), cancel it (holons cancel), or give the new one another name: h.job(..., name=...)",
         )
-    after, cuts = ("", ()) if running is None else (running.id, _cuts(running, job, ports, wait))
+    begins = _begins(job, ports, jobs)
+    after, cuts = ("", begins) if running is None else (running.id, _cuts(running, job, ports, begins, wait))
     generation = 0 if last is None else last.generation + 1
     return Submitted(job.name, generation, job.digest, ports.control.writer, _inputs(job, ports), after, cuts)
+
+
+def _begins(job: Job, ports: Ports, jobs: Jobs) -> tuple[Cut, ...]:
+    """Where a job begins that is submitted now: where its streams begin; no cuts if they were never trimmed."""
+    begins = []
+    for index, place in partitions_of(job, ports.input):
+        source = job.inputs[index]
+        decided = jobs.trimmed.get(source.stream)
+        begin = max(ports.input(source.stream).start(place), 0 if decided is None else decided.starts[place])
+        if begin and source.whole:
+            raise BadInput(
+                f"{job.name} needs the whole of {source.stream!r}, and partition {place} only begins at {begin}",
+                hint="restore the stream from a copy, or let the job begin where the stream does: leave out whole=True",
+            )
+        begins.append(Cut(begin=begin))
+    return tuple(begins) if any(cut.begin for cut in begins) else ()
 
 
 def cancel(name: str, ports: Ports) -> Submitted:
@@ -157,7 +227,9 @@ def stop(stopped: Stopped, decisions: Decisions) -> None:
     decisions.decide(lambda jobs: None if stopped.job in jobs.stopped else stopped)
 
 
-def _cuts(old: Submitted, job: Job, ports: Ports, wait: Callable[[StoreUnavailable], None]) -> tuple[Cut, ...]:
+def _cuts(
+    old: Submitted, job: Job, ports: Ports, begins: Sequence[Cut], wait: Callable[[StoreUnavailable], None]
+) -> tuple[Cut, ...]:
     """Where the old version leaves off, partition by partition: at its newest records."""
     inputs = _inputs(job, ports)
     if inputs[: len(old.inputs)] != old.inputs:
@@ -169,10 +241,11 @@ def _cuts(old: Submitted, job: Job, ports: Ports, wait: Callable[[StoreUnavailab
     for partition, (index, place) in enumerate(partitions_of(job, ports.input)[: old.partitions]):
         stream = job.inputs[index].stream
         log = ports.input(stream)
-        if start := log.start(place):
+        start = begins[partition].begin if begins else 0
+        if start > old.cut(partition).begin:
             raise BadInput(
                 f"{job.name} cannot be upgraded: partition {place} of {stream!r} only begins at {start}",
-                hint="the new version needs the whole input; cancel the job, and submit it as a new one",
+                hint="the new version needs all that the old one has read; cancel the job, and submit it as a new one",
             )
         bounds, ends = partial(_bounds, log, place), partial(_output_end, ports, old, partition)
         checkpoints = Checkpoints(ports.store, old.id, partition, job)
@@ -183,7 +256,7 @@ def _cuts(old: Submitted, job: Job, ports: Ports, wait: Callable[[StoreUnavailab
             except StoreUnavailable as error:
                 wait(error)
         cuts.append(job.cut_after(records, old.cut(partition)))
-    return tuple(cuts)
+    return (*cuts, *begins[old.partitions :])
 
 
 def _inputs(job: Job, ports: Ports) -> tuple[tuple[str, int], ...]:

@@ -141,10 +141,28 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1")
         return self.cuts[partition] if partition < len(self.cuts) else Cut()
 
 
-Decision: TypeAlias = Submitted | Stopped
+class Trimmed(msgspec.Struct, frozen=True, array_like=True, tag="trimmed/1"):
+    """Nobody needs what an input stream has below these offsets: from now on no job begins before them."""
+
+    stream: str
+    starts: tuple[int, ...]
+    """By partition."""
+    at_us: int
+    """When this was decided, by the clock of whoever did."""
+
+
+class Summary(msgspec.Struct, frozen=True, array_like=True, tag="summary/1"):
+    """All that is still of use of the decisions before this one, which go."""
+
+    versions: tuple[Submitted, ...]
+    stopped: tuple[Stopped, ...]
+    trimmed: tuple[Trimmed, ...]
+
+
+Decision: TypeAlias = Submitted | Stopped | Trimmed | Summary
 
 decode_heartbeat: Callable[[bytes], Heartbeat] = decoder(Heartbeat, "a heartbeat", "the heartbeat stream")
 decode_claim: Callable[[bytes], Claim] = decoder(Claim, "a claim", "the control log")
 decode_decision: Callable[[bytes], Decision] = decoder(
-    Submitted | Stopped, "a decision about a job", "the journal of jobs"
+    Submitted | Stopped | Trimmed | Summary, "a decision about a job", "the journal of jobs"
 )

@@ -202,7 +202,7 @@ class Node:
         waiting = self._start_and_stop(here)
         for partition, tasklet in list(here.tasklets.items()):
             if (here.name, partition) in self._heartbeats.listed:  # the others know where I am before I touch a row
-                happened |= tasklet.tick()
+                happened |= here.tick(tasklet)
                 tasklet.checkpoint()
                 if (here.name, partition) == self._trials.current and not tasklet.suspicion:
                     self._announce_soon()  # the next suspect's turn
@@ -356,3 +356,4 @@ class Node:
         if self._trimmer.due():
             self._trimmer.trim_heartbeats(self._heartbeats.position, self._heartbeats.long_dead())
             self._trimmer.trim_control(self._control.trail, self.ownership)
+            self._trimmer.trim_inputs_and_outputs(self._decisions)

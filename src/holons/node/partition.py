@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holons.errors import CheckpointLost, LogUnavailable, StoreUnavailable
+from holons.errors import CheckpointLost, LogUnavailable, RowsTrimmed, StoreUnavailable
 from holons.node.idle import LIVE_IDLE_S, Idleness, furthest, mark_beside_active
 from holons.node.messages import Running
 from holons.node.outbox import Outbox
@@ -12,6 +12,7 @@ from holons.node.pace import Pace
 from holons.node.recovery import Checkpoints, Reached, past
 from holons.node.skew import ahead, owes_windows
 from holons.node.state_keeper import REST_RATIO
+from holons.program import Cut
 from holons.streams import Chunk, InputLog, joined
 from holons.windows import BEGINNING, ENDING
 
@@ -31,10 +32,10 @@ class PartitionTasklet:
         index, self._place = here.places[partition]
         self._input: InputLog = here.ports.input(here.job.inputs[index].stream)
         self._source = here.job.inputs[index]
-        self.checkpoints = Checkpoints(here.ports.store, here.name, partition, here.job)
+        cut = here.cuts[partition] if partition < len(here.cuts) else Cut()
+        self.checkpoints = Checkpoints(here.ports.store, here.name, partition, here.job, cut.begin)
         self.outbox = Outbox(here, partition)
         records = self.checkpoints.load(self._input_bounds, self.outbox.written_to)
-        cut = here.cuts[partition] if partition < len(here.cuts) else None
         self.run = here.job.open_run(partition, len(here.places), input_index=index, resume=records, cut=cut)
         self._check_served()
         progress = self.run.progress
@@ -183,6 +184,12 @@ class PartitionTasklet:
         try:
             read_to, rows_max = self.run.progress.read_to, self._rows.size
             chunks = aligned(self._input.read(self._place, read_to, rows_max, self._source.reads))
+            if chunks and chunks[0].offset > read_to and self._input.start(self._place) > read_to:
+                raise RowsTrimmed(
+                    f"{self.here.name}: rows from {read_to} on are not kept any more",
+                    hint="newer records of the partition cover them",
+                    partition=self.partition,
+                )
             self._observe(quiet=all(chunk.rows is None for chunk in chunks))
             if self.idle and not chunks:
                 self._mark_idle()

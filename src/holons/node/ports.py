@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from holons.clock import Clock
+from holons.node.rules import RetentionRules
 from holons.program import Job
 from holons.store import Store
 from holons.streams import InputLog, Journal, ReadableLog, SharedLog, WritableLog
@@ -30,6 +31,10 @@ class Ports:
     output: Callable[[str, str, int], WritableLog]
     """The log of a job's channel, with so many partitions."""
     store: Store
+    channels: Callable[[str], Mapping[str, int]]
+    """The channels to which a version of a job has written, and how many partitions each has."""
+    retention: RetentionRules
+    """For how long inputs and outputs are kept, and who reads them beside jobs."""
 
 
 def partitions_of(job: Job, ports_input: Callable[[str], ReadableLog]) -> list[tuple[int, int]]:

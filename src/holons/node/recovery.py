@@ -81,13 +81,26 @@ def _least(positions: Iterable[Sequence[int]]) -> tuple[int, ...]:
     return tuple(min(position) for position in zip(*positions, strict=True))
 
 
+def _process_record(name: str, partition: int) -> str:
+    return f"{name}/{partition}/process"
+
+
+def needed_from(store: Store, name: str, partition: int) -> int | None:
+    """Returns the first offset of its input that recovery of a partition may read; None: all that it ever began with."""
+    records = store.durable(_process_record(name, partition))
+    ended = records[-1:] and min(records[-1][1:]) >= ENDING
+    return min(position[0] for position in records) if len(records) >= _KEPT or ended else None
+
+
 class Checkpoints:
     """The records of one partition of one job."""
 
-    def __init__(self, store: Store, name: str, partition: int, job: Job) -> None:
+    def __init__(self, store: Store, name: str, partition: int, job: Job, begin: int = 0) -> None:
+        """`begin` is the first offset of the input that the job reads."""
         self._store = store
         self._job = job
-        self._process = f"{name}/{partition}/process"
+        self._begin = begin
+        self._process = _process_record(name, partition)
         self._window = f"{name}/{partition}/window"
         self.prompt = True
         """Whether window records are durable at once, as far as is known. Then the next one will be, before the process
@@ -163,7 +176,7 @@ class Checkpoints:
             lambda position, record: start <= position[0] <= end and past(emitted[1:], record.forgotten_to),
             output_end,
         )
-        if process is None and start > 0:
+        if process is None and start > self._begin:
             raise CheckpointLost(
                 f"{self._process}: no record, and the input log only begins at {start}",
                 hint="restore the checkpoint store, or resubmit the job to start from what the log still has",

@@ -17,6 +17,7 @@ from holons.disk import Durability
 from holons.errors import BadInput
 from holons.node.jobs import Jobs, read_jobs
 from holons.node.ports import Ports
+from holons.node.rules import RetentionRules
 from holons.node.settings import Settings
 from holons.store import Store
 from holons.streams import InputLog, Journal, JournaledLog, ProducerLog, SharedLog, WritableLog
@@ -62,6 +63,14 @@ class NodeSite(Protocol):
         """
         ...
 
+    def channels(self, job: str) -> Mapping[str, int]:
+        """Returns the channels to which a version of a job has written, and how many partitions each has."""
+        ...
+
+    def retention(self) -> RetentionRules:
+        """Returns for how long inputs and outputs are kept, and who reads them beside jobs."""
+        ...
+
     def shared(self, stream: str, writer: str) -> SharedLog:
         """Returns a stream that nodes and drivers share."""
         ...
@@ -84,7 +93,7 @@ class NodeSite(Protocol):
 
         def journaled(stream: str) -> InputLog:
             log, journal = rows(stream), self.journal(stream, create=chosen.idle_s is not None)
-            return log if journal is None else JournaledLog(log, journal)
+            return log if journal is None else JournaledLog(log, journal, ours=log)
 
         return Ports(
             clock=self.clock,
@@ -98,6 +107,8 @@ class NodeSite(Protocol):
                 lambda job, channel, partitions: self.output(job, channel, partitions, writer, appended=chosen.appends)
             ),
             store=self.store(writer, chosen.copies),
+            channels=self.channels,
+            retention=self.retention(),
         )
 
 
@@ -123,10 +134,6 @@ class Site(NodeSite, Protocol):
 
     def loading(self, stream: str, partitions: int) -> AbstractContextManager[WritableLog]:
         """Returns a new input stream to be filled: at the end of the context it is there as a whole, or not at all."""
-        ...
-
-    def channels(self, job: str) -> Mapping[str, int]:
-        """Returns the channels to which a version of a job has written, and how many partitions each has."""
         ...
 
     def appends(self, job: str) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
+from holons.errors import LogDamaged
 from holons.node.job_on_node import JobOnNode
+from holons.node.jobs import Decisions
 from holons.node.messages import Running
 from holons.node.ownership import Ownership, Trail
 from holons.node.ports import Ports
 from holons.node.recovery import Reached
+from holons.node.retention import retain
 from holons.node.settings import Settings
 from holons.streams import Cursor
 
@@ -42,6 +46,11 @@ class StreamTrimmer:
         control = self._ports.control
         needless = trail.needless(ownership)
         control.trim({writer: at for writer, at in needless.items() if at > control.start(writer)})
+
+    def trim_inputs_and_outputs(self, decisions: Decisions) -> None:
+        """Drops what nobody needs of inputs and outputs that are not kept for ever."""
+        with suppress(LogDamaged):  # whoever reads it says so
+            retain(self._ports, decisions)
 
 
 def trim_state(here: JobOnNode, reports: Iterable[Running]) -> None:

@@ -34,6 +34,9 @@ class Input:
     A row whose time lies more than `max_future` after the time at which it was appended is `dead`, and moves no clock: one
     such row would else make all honest ones late. "auto" is an hour for rows that are appended as they come into being,
     and no limit for history, which is loaded; None is no limit.
+
+    A job begins where its streams begin, which is later than 0 where a stream is not kept for ever. With `whole` it is
+    refused then.
     """
 
     stream: str
@@ -41,6 +44,8 @@ class Input:
     disorder: Duration = "0s"
     columns: Collection[str] | None = field(default=None, metadata={LATER: True})
     max_future: Duration | None = field(default="auto", metadata={LATER: True})
+
+    whole: bool = field(default=False, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)

@@ -45,7 +45,7 @@ Emitted: TypeAlias = tuple[int, int, tuple[int, int | str], int]
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """Where one partition of an older version of a job ends: the rows that it emitted stand, the new version adds others.
+    """Where one partition of a version of a job begins; of an older version the rows that it emitted stand before that.
 
     A version that takes over runs from the beginning, so that its state is as if it had always run, but stays silent up
     to here: about rows below `offset`, and about windows that the older one emitted.
@@ -58,6 +58,8 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
     """By stage, up to where everything was emitted."""
     ordinals: dict[str, int] = {}
     """How many rows of the older version stand, by channel."""
+    begin: int = 0
+    """The first offset of its input that the version reads: what came before was not kept when it was submitted."""
 
     def covers(self, stage: int, place: Emitted) -> bool:
         """Returns whether a window belongs to the older version; a stage that it did not have follows its last stage."""

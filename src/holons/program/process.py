@@ -27,7 +27,7 @@ from holons.program.job import Job
 from holons.program.lanes import Lanes
 from holons.program.layout import Layout, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
-from holons.program.outputs import Output, number, tables
+from holons.program.outputs import Cut, Output, number, tables
 from holons.program.ports import AppendedRows
 from holons.program.records import PROCESS, ProcessRecord
 from holons.program.screening import AppendTimes, Batch, RowSlice, Screening, whole_frame
@@ -94,17 +94,17 @@ class ProcessPart:
         resume: bytes | None = None,
         *,
         partitions: int = 1,
-        silent_below: int = 0,
+        cut: Cut | None = None,
     ) -> None:
         self.layout = job.layout
-        self.silent_below = silent_below
+        self.silent_below = 0 if cut is None else cut.offset
         """Rows below this offset have no outputs here: an older version of the job has emitted them."""
         self.input = job.inputs[input_index]
         self.reads = self.input.reads
         self.screening = Screening(self.input, job.program)
         self.disorder_us = self.input.disorder_us
         self.partition = partition
-        self.state = ProcessState(locals=initial_locals(job, "process"))
+        self.state = ProcessState(0 if cut is None else cut.begin, locals=initial_locals(job, "process"))
         stage_handles, handles = self.layout.stage_handles(0), self.layout.handles
         inserted = (*stage_handles, *self.layout.lanes)
         self.local_panes = {i: SealedPanes(handles[i]) for i in inserted if not handles[i].shared}

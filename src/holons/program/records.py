@@ -78,4 +78,4 @@ def cut_after(records: Records, before: Cut) -> Cut:
         emitted = [max([last, *emitted[stage : stage + 1]]) for stage, last in enumerate(window.cursors)]
         emitted_to = [max([last, *emitted_to[stage : stage + 1]]) for stage, last in enumerate(window.emitted_to)]
         ordinals |= window.ordinals
-    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals)
+    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals, before.begin)

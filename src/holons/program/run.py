@@ -37,7 +37,12 @@ class ProgramRun:
         self.partition = partition
         self._layout = job.layout
         self._process = ProcessPart(
-            job, partition, input_index, resume.process, partitions=partitions, silent_below=cut.offset
+            job,
+            partition,
+            input_index,
+            resume.process,
+            partitions=partitions,
+            cut=cut,
         )
         self._window = WindowPart(job, partition, partitions, resume.window, cut=cut)
         self._process.scope.known_here = self._window.scope.known_here = self._known_here

@@ -78,6 +78,17 @@ class AppendedLog:
         self._order.refresh()
         return self._order.end(partition)
 
+    def trim(self, partition: int, below: int) -> None:
+        if below <= 0:
+            return
+        raise BadInput(
+            f"{self._directory.name} was written at least once, and such outputs are kept for ever",
+            hint='take its retention back, or use Settings(guarantee="exactly-once")',
+        )
+
+    def appended_before(self, partition: int, time_us: int) -> int:
+        return 0
+
     def close(self) -> None:
         """Ends what it writes, and closes what it reads."""
         for log in self._logs.values():

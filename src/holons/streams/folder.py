@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from holons.clock import Clock
 from holons.disk import Durability
 from holons.streams import segments
 
@@ -18,10 +19,13 @@ _SEGMENT_BYTES: Final = 32 << 20
 class StreamFolder:
     """A directory in which each stream has a directory of its own. A plain value, which can be pickled."""
 
-    def __init__(self, path: Path | str, durability: Durability = "process") -> None:
-        """`durability`: what is acknowledged survives the death of any process, or that of the machine too."""
+    def __init__(self, path: Path | str, durability: Durability = "process", clock: Clock | None = None) -> None:
+        """`durability`: what is acknowledged survives the death of any process, or that of the machine too. `clock` is
+        another than the machine's, in tests.
+        """
         self.path = Path(path)
         self.durability: Durability = durability
+        self._clock = clock
 
     @classmethod
     def below(cls, root: Path) -> list[StreamFolder]:
@@ -54,7 +58,14 @@ class StreamFolder:
         may have any name.
         """
         return segments.SegmentLog(
-            self.path, stream, partitions, writer, durability=self.durability, resume=resume, fenced=fenced
+            self.path,
+            stream,
+            partitions,
+            writer,
+            durability=self.durability,
+            resume=resume,
+            fenced=fenced,
+            clock=self._clock,
         )
 
     def open_shared(
@@ -68,4 +79,5 @@ class StreamFolder:
             durability=self.durability,
             segment_bytes=segment_bytes,
             if_damaged=if_damaged,
+            clock=self._clock,
         )

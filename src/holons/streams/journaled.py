@@ -16,7 +16,7 @@ from typing import NamedTuple
 from holons import codec
 from holons.errors import CodecError, LogDamaged
 from holons.streams.journal import Journal
-from holons.streams.log import Chunk, ReadableLog
+from holons.streams.log import Chunk, ReadableLog, TrimmableLog
 
 
 class _Entry(NamedTuple):
@@ -60,7 +60,7 @@ class JournaledLog:
     """A log of the rows of `foreign`, the input, and the marks of `journal`. One object belongs to one reader.
 
     A row's offset is its offset in the input plus the marks before it. Only the input's own producer writes rows; trimming
-    never touches the input.
+    touches the input only if it is `ours`.
 
     >>> import pyarrow as pa; from holons.streams import MemoryJournal, MemoryLog
     >>> bids = MemoryLog(1)
@@ -73,8 +73,10 @@ class JournaledLog:
     ([(1, 1, None), (2, 1, 1000), (3, 1, None)], 2)
     """
 
-    def __init__(self, foreign: ReadableLog, journal: Journal) -> None:
+    def __init__(self, foreign: ReadableLog, journal: Journal, ours: TrimmableLog | None = None) -> None:
+        """`ours` is the input again, if it is to be trimmed with its journal."""
         self._foreign = foreign
+        self._ours = ours
         self._journal = journal
         self._passed: dict[int, _Entry] = {}
         """By partition: the last answer before the place where this reader reads."""
@@ -134,20 +136,29 @@ class JournaledLog:
         return chunks
 
     def start(self, partition: int) -> int:
-        foreign_start = self._foreign.start(partition)
-        answer = self._last_answer(partition, lambda entry: entry.foreign < foreign_start)
-        return max(foreign_start + answer.marks_after, answer.end)
+        return self.own_offset(partition, self._foreign.start(partition))
 
     def end(self, partition: int) -> int:
         return self._foreign.end(partition) + self._last(partition).marks_after
 
     def trim(self, partition: int, below: int) -> None:
-        """Drops entries of the journal, never rows of the input; keeps the last answer before the offset."""
+        """Drops entries of the journal, but for the last answer before the offset; of an input that is ours, rows too."""
+        if self._ours is not None:
+            self._ours.trim(partition, self.foreign_offset(partition, below))
         kept = self._last_answer(partition, lambda entry: entry.end <= below)
         self._journal.trim(partition, max(kept.number - 1, 0))
 
+    def appended_before(self, partition: int, time_us: int) -> int:
+        assert self._ours is not None, "asked only where the input is to be trimmed"
+        return self.own_offset(partition, self._ours.appended_before(partition, time_us))
+
     def close(self) -> None:
         self._foreign.close()
+
+    def own_offset(self, partition: int, foreign: int) -> int:
+        """Returns the offset of a row of the input, or of the marks before it."""
+        answer = self._last_answer(partition, lambda entry: entry.foreign < foreign)
+        return max(foreign + answer.marks_after, answer.end)
 
     def foreign_offset(self, partition: int, offset: int) -> int:
         """Returns the offset of a row in the input; for a mark, that of the row after it."""

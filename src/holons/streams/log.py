@@ -200,15 +200,19 @@ class TrimmableLog(Protocol):
     """A log that can forget its beginning."""
 
     def trim(self, partition: int, below: int) -> None:
-        """Drops what lies below an offset, as far as whole pieces allow."""
+        """Drops what lies below an offset: nobody reads it any more, and its room is given back as whole pieces allow."""
+        ...
+
+    def appended_before(self, partition: int, time_us: int) -> int:
+        """Returns the first offset whose rows or mark were appended at a time or after it; the end if there is none."""
         ...
 
 
-class InputLog(ReadableLog, MarkableLog, Protocol):
-    """An input stream as a node sees it: it reads rows, and adds marks where the stream is idle."""
+class InputLog(ReadableLog, MarkableLog, TrimmableLog, Protocol):
+    """An input stream as a node sees it: it reads rows, adds marks where the stream is idle, and trims what nobody needs."""
 
 
-class WritableLog(ReadableLog, AppendableLog, PositionedLog, Protocol):
+class WritableLog(ReadableLog, AppendableLog, PositionedLog, TrimmableLog, Protocol):
     """A stream as its writer sees it: a producer, or a node that puts rows into an output."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 
 import pyarrow as pa
@@ -85,6 +85,14 @@ class MemoryLog:
         while chunks and chunks[0].end <= below:
             chunks.pop(0)
             starts.pop(0)
+        if chunks and chunks[0].offset < below:  # a chunk of rows: below its first row nothing is there any more
+            chunks[0] = chunks[0].part(below - chunks[0].offset, chunks[0].end - below)
+            starts[0] = below
+
+    def appended_before(self, partition: int, time_us: int) -> int:
+        chunks = self._chunks[partition]
+        first = bisect_left(chunks, time_us, key=lambda chunk: chunk.appended)
+        return chunks[first].offset if first < len(chunks) else self._ends[partition]
 
     def lose(self, partition: int, end: int) -> None:
         """Loses what lies at an offset and behind it, as a machine that dies does with what it has not synced."""
@@ -146,6 +154,12 @@ class MemoryProducer:
 
     def end(self, partition: int) -> int:
         return self._log.end(partition)
+
+    def trim(self, partition: int, below: int) -> None:
+        self._log.trim(partition, below)
+
+    def appended_before(self, partition: int, time_us: int) -> int:
+        return self._log.appended_before(partition, time_us)
 
     def close(self) -> None:
         self._log.close()

@@ -11,9 +11,14 @@ from holons.errors import InvariantBroken
 
 
 @pytest.fixture(params=KINDS)
-def log(request):
+def kind(request):
     with kind_of_log(request.param) as kind:
-        yield kind.open("a")
+        yield kind
+
+
+@pytest.fixture
+def log(kind):
+    return kind.open("a")
 
 
 def test_an_empty_log_has_nothing(log: Log):
@@ -226,3 +231,15 @@ def test_a_log_is_a_list(name, steps):
         for step, *arguments in steps:
             getattr(model, step)(*arguments)
         model.check()
+
+
+def test_a_log_knows_what_was_appended_before_a_time(kind):
+    log = kind.open("a")
+    for number in range(6):
+        kind.calendar.at_us = 1_000 * number
+        log.append(0, rows(number, number))
+    other = kind.open("b")
+    assert [other.appended_before(0, at_us) for at_us in (0, 1, 1_000, 2_500, 5_000, 5_001)] == [0, 2, 2, 6, 10, 12]
+    other.trim(0, 3)
+    assert [other.appended_before(0, at_us) for at_us in (0, 1_001, 2_500)] == [3, 4, 6]
+    assert other.appended_before(1, 5_000) == 0, "another partition"

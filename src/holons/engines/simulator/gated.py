@@ -147,6 +147,14 @@ class GatedLog:
     def end(self, partition: int) -> int:
         return self._log.end(partition)
 
+    def trim(self, partition: int, below: int) -> None:
+        self._gate.log("trim rows")
+        self._log.trim(partition, below)
+        self._gate.pass_through("rows trimmed")
+
+    def appended_before(self, partition: int, time_us: int) -> int:
+        return self._log.appended_before(partition, time_us)
+
     def close(self) -> None:
         self._log.close()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holons.clock import Random, seeded
@@ -25,7 +26,7 @@ from holons.engines.simulator.gated import (
     unframed,
 )
 from holons.errors import LogUnavailable, StoreUnavailable
-from holons.node import NodeSite, Ports
+from holons.node import NodeSite, Ports, RetentionRules
 from holons.store import GridStore, Position, Store
 from holons.streams import JournaledLog, ReadableLog
 
@@ -193,6 +194,12 @@ class GatedSite(NodeSite):
         self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
     ) -> GatedLog:
         return GatedLog(self._site.output(job, channel, partitions, writer), self._gate)
+
+    def channels(self, job: str) -> Mapping[str, int]:
+        return self._site.channels(job)
+
+    def retention(self) -> RetentionRules:
+        return self._site.retention()
 
     def shared(self, stream: str, writer: str) -> SimulatedStream:
         return SimulatedStream(self._site.shared(stream, writer), _name_in_seeds(stream), self._gate)

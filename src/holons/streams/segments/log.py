@@ -157,6 +157,16 @@ class SegmentLog:
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
         self._ended.clear()
 
+    def appended_before(self, partition: int, time_us: int) -> int:
+        self._check(partition)
+        return self._stream.consistently(lambda: self._appended_before(partition, time_us), partition=partition)
+
+    def _appended_before(self, partition: int, time_us: int) -> int:
+        low = self._stream.floor(str(partition))
+        later = [segment for _, segment in self._holding(partition, low) if segment.appended(partition) >= time_us]
+        firsts = [segment.appended_before(partition, time_us) for segment in later]
+        return max(low, min(firsts, default=self._end(partition)))
+
     def close(self) -> None:
         """Ends what it writes, and closes what it reads."""
         self._writer.release()

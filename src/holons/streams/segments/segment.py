@@ -200,6 +200,16 @@ class Segment:
         held = self._positions.get(partition)
         return 0 if held is None else held.appended
 
+    def appended_before(self, partition: int, time_us: int) -> int:
+        """Returns the first offset of a partition in it that was appended at a time or after it; else its end."""
+        held = self._positions.get(partition)
+        if held is None:
+            return 0
+        at = 0 if held.appended >= time_us else len(held.offsets)
+        if at == 0:
+            at = bisect_left(held.records, time_us, key=lambda record: self._frames(record, 1)[0].appended)
+        return held.offsets[at] if at < len(held.offsets) else held.end
+
     def after(self, partition: int, position: int) -> Extent:
         """Returns from where to where it holds something of a partition, without what begins before a position."""
         held = self._positions.get(partition)
