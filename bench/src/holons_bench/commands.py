@@ -266,6 +266,42 @@ def dataframes(
     tell(the_dataframes.run(rows, repeat=repeat, progress=progress), json_file, the_dataframes.show)
 
 
+@bench.command()
+def count(
+    figures: Annotated[str, typer.Option(help="Which of the paper's figures: 7, 8, 9, 10; all by default.")] = "",
+    schemes: Annotated[str, typer.Option(help="Which schemes, with commas; all by default.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Small windows, and few of them.")] = False,
+    floats: Annotated[bool, typer.Option("--floats", help="Positions are floats, and their sum is exact.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page with all figures.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Run count windows in Deco's schemes and in ours, over the same rows: how fast each is, and what it sends.
+
+    One process, rows of generated position sensors in memory, rates that change.
+    [bold]ruler[/bold] is what nodes run. All windows are compared with those of
+    [bold]central[/bold]; of approx it is told how wrong it is.
+
+    [bold]Examples[/bold]
+
+      holons bench count --quick
+      holons bench count --html count.html --json count.json
+      holons bench count --figures 10 --schemes async,ruler
+      holons bench count --figures 7 --floats
+    """
+    from holons_bench import count as the_count
+
+    records = the_count.run(
+        figures=figures.split(",") if figures else (),
+        schemes=schemes.split(",") if schemes else (),
+        quick=quick,
+        floats=floats,
+        progress=sys.stdout.isatty() and str(json_file) != "-",
+    )
+    if html is not None:
+        the_count.report(records).write(html)
+    tell(records, json_file, the_count.show)
+
+
 def tell(records: list[Record], json_file: Path | None, show: Callable[[list[Record]], None]) -> None:
     """Writes records for machines if asked to, and prints a table unless standard output is for machines."""
     if json_file is not None:

@@ -70,6 +70,21 @@ def bars(cases: Sequence[str], rates: Mapping[str, Sequence[float]]) -> Any:  # 
     return figure
 
 
+def lines(title: str, unit: str, values: Mapping[str, Sequence[tuple[str, float]]]) -> Any:  # noqa: ANN401
+    """Draws (point, value) of several systems as a line each, or as bars where there is one point."""
+    figure = _figure(title, "", unit, height=380)
+    for number, (system, points) in enumerate(values.items()):
+        at, heights = [point for point, _ in points], [value for _, value in points]
+        colour = COLOURS[number % len(COLOURS)]
+        if len(points) == 1:
+            figure.add_bar(x=[system], y=heights, name=system, marker_color=colour)
+        else:
+            figure.add_scatter(x=at, y=heights, name=system, mode="lines+markers", line={"color": colour, "width": 2})
+    figure.update_layout(showlegend=True, legend=_LEGEND, margin={"b": 90})
+    figure.update_xaxes(type="category")
+    return figure
+
+
 def quantiles(latencies_ms: Mapping[str, Sequence[tuple[float, float]]]) -> Any:  # noqa: ANN401
     """Draws (share of results, latency) by system: the tail of a histogram, stretched as HDR histograms are drawn."""
     figure = _figure("Latency by percentile", "share of results that are faster", "milliseconds", height=420)

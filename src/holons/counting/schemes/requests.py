@@ -5,14 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-import numpy as np
-
 from holons.counting.keys import FIRST, Key
 from holons.counting.schemes.machines import LedgerLocal, Scheme, Transport
 from holons.counting.schemes.messages import Ask, Bracket, Message, Part, Predicted, Split
 
 ROWS_SPLIT_MAX: Final = 1024  # more rows than that are split into shorter ranges first
-RANGES_SPLIT_MAX: Final = 64
+ROWS_SPLIT_MIN: Final = 256
 
 
 def unpredicted(scheme: Scheme, cut: int, rank: int) -> Predicted:
@@ -83,7 +81,12 @@ class AnsweringLocal(LedgerLocal):
         if hi - lo <= ROWS_SPLIT_MAX:
             middle = self.raw(lo, hi)
         else:
-            ranges = min(RANGES_SPLIT_MAX, 4 * (hi - lo) // ROWS_SPLIT_MAX)
-            edges = np.linspace(lo, hi, ranges + 1).astype(np.int64).tolist()
+            edges = _towards_ends(lo, hi)
             middle = [part for first, last in pairwise(edges) for part in self.folded(first, last)]
         return self.folded(start, lo) + middle + self.folded(hi, end)
+
+
+def _towards_ends(lo: int, hi: int) -> list[int]:
+    """The edges of ranges that are short at both ends, and longer in between: cuts are near where they were predicted."""
+    steps = [ROWS_SPLIT_MIN * (2**step - 1) for step in range(((hi - lo) // (2 * ROWS_SPLIT_MIN) + 1).bit_length())]
+    return [lo + step for step in steps] + [hi - step for step in reversed(steps)]
