@@ -26,9 +26,11 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decoder(
-    messages: type[MessageT] | UnionType, message_name: str, stream_name: str
+    messages: type[MessageT] | UnionType, message_name: str, stream_name: str, *, remedy: str = ""
 ) -> Callable[[bytes | memoryview], MessageT]:
     """Makes a function that decodes the messages of one stream: a struct, or a union of tagged structs.
+
+    `remedy`: what to do if one of them is not ours, for errors.
 
     >>> class Greeting(msgspec.Struct, frozen=True, array_like=True, tag="greeting/1"):
     ...     text: str
@@ -48,7 +50,7 @@ def decoder(
         except UNREADABLE as error:
             raise CodecError(
                 f"not {message_name}: {error}",
-                hint=f"{stream_name} is damaged, or was written by another version of Holons",
+                hint=f"{stream_name} is damaged, or was written by another version of Holons{remedy}",
             ) from error
         return message
 

@@ -86,7 +86,10 @@ def test_what_a_dead_driver_ordered_never_matters(site, file):
 def test_nodes_that_end_alike_again_and_again_end_the_run_with_their_error(site):
     with site.shared("heartbeats", "node-of-another-kind") as heartbeats:
         heartbeats.append(b"?")
-    with pytest.raises(NodesFailed, match=r"CodecError: not a heartbeat.*\n.*hint: the heartbeat stream is damaged"):
+    with pytest.raises(
+        NodesFailed,
+        match=r"CodecError: not a heartbeat.*\n.*hint: the heartbeat stream is damaged.*: end all nodes, remove",
+    ):
         run(site, "second")
 
 
@@ -112,3 +115,10 @@ def test_a_damaged_sync_stream_stops_the_job_that_needs_it(site):
     flip(files_of(site, sync_stream(version), "data.messages")[0], 3)
     with pytest.raises(JobFailed, match=f"(?s)LogDamaged.*{sync_stream(version)}.*hint: "):
         run(site, "first")
+
+
+def test_outputs_that_were_restored_from_an_older_copy_are_never_finished(site):
+    shutil.rmtree(site.directory / "output")  # of the older copy, from before the first row
+    with pytest.raises(JobFailed, match="CheckpointLost"):
+        run(site, "first")
+    assert_right(run(site, "first"))  # it was stopped: now it is computed anew

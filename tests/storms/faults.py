@@ -22,7 +22,7 @@ class Disk:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.full = self.was_full = False
-        self.copies: dict[Path, tuple[int, bytes]] = {}
+        self.copies: list[tuple[Path, int, bytes]] = []
         """Of files that were damaged: from where on, and what was there before."""
         self._mounted = False
 
@@ -69,7 +69,7 @@ class Disk:
 
     def restore(self) -> None:
         """Puts back what was damaged."""
-        for path, (at, data) in reversed(self.copies.items()):
+        for path, at, data in reversed(self.copies):
             with suppress(FileNotFoundError), path.open("r+b") as file:
                 file.seek(at)
                 file.write(data)
@@ -90,6 +90,11 @@ def stored_records(site: DirectorySite) -> list[Path]:
     return [path for path in sorted(site.directory.glob("store/**/*")) if path.is_file()]
 
 
+def all_files(site: DirectorySite) -> list[Path]:
+    """Returns all files of a site that hold something."""
+    return [path for path in sorted(site.directory.rglob("*")) if path.is_file()]
+
+
 def flip_a_bit(rng: random.Random, disk: Disk, files: Sequence[Path]) -> str | None:
     """Turns a bit over; returns where."""
     chosen = _chosen(rng, files)
@@ -100,7 +105,7 @@ def flip_a_bit(rng: random.Random, disk: Disk, files: Sequence[Path]) -> str | N
     with suppress(FileNotFoundError), path.open("r+b") as file:
         file.seek(at)
         data = file.read(1)
-        disk.copies.setdefault(path, (at, data))
+        disk.copies.append((path, at, data))
         file.seek(at)
         file.write(bytes([data[0] ^ bit]))
         return f"{path.relative_to(disk.path)} at {at} of {size}"
@@ -116,7 +121,7 @@ def truncate(rng: random.Random, disk: Disk, files: Sequence[Path]) -> str | Non
     left = rng.choice([size - 1, size // 2, rng.randrange(size)])
     with suppress(FileNotFoundError), path.open("r+b") as file:
         file.seek(left)
-        disk.copies.setdefault(path, (left, file.read()))
+        disk.copies.append((path, left, file.read()))
         file.truncate(left)
         return f"{path.relative_to(disk.path)} to {left} of {size}"
     return None

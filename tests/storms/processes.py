@@ -39,7 +39,7 @@ class Producer:
         self.process.terminate()
 
     def printed(self) -> str:
-        return self._printed.read_text()[-3_000:]
+        return self._printed.read_text()[-3_000:].strip()
 
 
 class Driver:
@@ -72,7 +72,7 @@ class Driver:
         return self._error.read_text() if self._error.exists() else ""
 
     def printed(self) -> str:
-        return self._printed.read_text()[-3_000:]
+        return self._printed.read_text()[-3_000:].strip()
 
 
 class Pids:

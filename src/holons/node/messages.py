@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import traceback
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -161,8 +161,13 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, tag="summary/1"):
 
 Decision: TypeAlias = Submitted | Stopped | Trimmed | Summary
 
-decode_heartbeat: Callable[[bytes], Heartbeat] = decoder(Heartbeat, "a heartbeat", "the heartbeat stream")
-decode_claim: Callable[[bytes], Claim] = decoder(Claim, "a claim", "the control log")
+_NEEDLESS: Final = ": end all nodes, remove the stream shared/{}, and run again"
+decode_heartbeat: Callable[[bytes], Heartbeat] = decoder(
+    Heartbeat, "a heartbeat", "the heartbeat stream", remedy=_NEEDLESS.format("heartbeats")
+)
+decode_claim: Callable[[bytes], Claim] = decoder(
+    Claim, "a claim", "the control log", remedy=_NEEDLESS.format("control")
+)
 decode_decision: Callable[[bytes], Decision] = decoder(
     Submitted | Stopped | Trimmed | Summary, "a decision about a job", "the journal of jobs"
 )
