@@ -37,7 +37,7 @@ from holons.windows import ENDING
 from holons_bench.sensors import SensorTrace
 
 NODES: Final = 2  # among which partitions are spread where there is no root
-READS_PER_WINDOW: Final = 4
+ROWS_READ: Final = 100_000  # at once, by each partition
 WINDOWS_BEFORE: Final = 5  # predictions are as good as they get after so many
 
 SCHEMES: Final = ("central", "central, selecting", "approx", "mon", "monlocal", "sync", "async", "ruler")
@@ -121,8 +121,8 @@ class InProcess:
         """Runs until the trace ends; what the first windows cost does not count."""
         before: tuple[float, Traffic, int, int, int] | None = None
         read = 0
-        for number, step in enumerate(self.trace.steps(READS_PER_WINDOW)):
-            if number == WINDOWS_BEFORE * READS_PER_WINDOW:
+        for step in self.trace.steps(ROWS_READ):
+            if before is None and read >= WINDOWS_BEFORE * self.trace.window:
                 before = self.seconds, Traffic(**vars(self.traffic)), self.corrections, len(self.root.results), read
             for partition, rows in enumerate(step):
                 read += rows.count

@@ -16,7 +16,7 @@ import numpy as np
 from holons import codec
 from holons.algebra import IntArray
 from holons.counting.boundaries import CountWindow
-from holons.counting.keys import Key
+from holons.counting.keys import FIRST, Key
 from holons.counting.samples import NOTHING_KNOWN, KnownRanks, RankLattice, Samples
 from holons.counting.selection import Gap, select
 from holons.errors import CheckpointLost, CodecError
@@ -52,6 +52,8 @@ class Cuts:
         self._trimmed: IntArray = np.zeros(partitions, dtype=np.int64)
         self._found: list[CutRanks] = []
         self._selected: tuple[IntArray, Gap | None] | None = None
+        self._selected_at = FIRST  # the least frontier then
+        self._frontiers = [FIRST] * partitions
         self.changes = 0
         """Grows whenever anything is learned or dropped: who has seen this state has nothing new to see."""
         if resume is not None:
@@ -77,7 +79,9 @@ class Cuts:
         """Takes samples of a partition as columns; returns whether they told anything new."""
         joined = self._lattices[partition].join(self.known[partition], known.beyond(int(self._trimmed[partition])))
         if joined.changed:
-            self.known[partition], self._selected = joined.state, None
+            self.known[partition] = joined.state
+            self._frontiers[partition] = joined.state.frontier(partition)
+            self._selected = self._still_selected()
             self.changes += 1
         return joined.changed
 
@@ -139,13 +143,19 @@ class Cuts:
         """Every partition's rank at the newest cut that is known."""
         return self._found[-1].ranks if self._found else self._trimmed
 
+    def _still_selected(self) -> tuple[IntArray, Gap | None] | None:
+        """What was selected, if new samples change nothing: the next cut is still beyond the least frontier."""
+        if self._selected is None or self._selected[1] is not None or min(self._frontiers) != self._selected_at:
+            return None
+        return self._selected
+
     def _select(self) -> tuple[IntArray, Gap | None]:
         if self._selected is None:
             selection = select(self.known, self.floor, self.window)
             number = self.trimmed_to + len(self._found)
             for index, key in enumerate(selection.keys):
                 self._found.append(CutRanks(number + 1 + index, selection.ranks[index], key))
-            self._selected = selection.certain, selection.gap
+            self._selected, self._selected_at = (selection.certain, selection.gap), min(self._frontiers)
         return self._selected
 
     def unpublished(self, partition: int, ranks: IntArray) -> IntArray:
@@ -179,3 +189,4 @@ class Cuts:
     def _restore(self, snapshot: bytes) -> None:
         self.trimmed_to, self._trimmed, known = codec.decode(snapshot)
         self.known = [lattice.decode(data) for lattice, data in zip(self._lattices, known, strict=True)]
+        self._frontiers = [known.frontier(partition) for partition, known in enumerate(self.known)]

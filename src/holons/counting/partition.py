@@ -15,6 +15,7 @@ from holons import codec
 from holons.algebra import Aggregate, IntArray, Rows
 from holons.counting.boundaries import CountWindow
 from holons.counting.cuts import Cuts
+from holons.counting.keys import Key
 from holons.counting.ledger import Contribution, Ledger
 from holons.counting.prediction import Prediction
 from holons.counting.samples import KnownRanks, Samples, known_ranks
@@ -51,6 +52,7 @@ class CountedPartition:
         self._spaced_to = 0
         self._zones_to = 0
         self._introduced = False
+        self._published: Key | None = None  # the frontier when samples were published last
         snapshot = None
         if resume is not None:
             snapshot, self._spaced_to, self._zones_to, (rank, sizes) = codec.decode(resume)
@@ -75,6 +77,9 @@ class CountedPartition:
         So the view may know what the run before this one on the same node has learned and never sent. Whoever takes over
         from it says once what is known of this partition.
         """
+        if self._published == self.ledger.frontier and self.cuts.gap is None:
+            return None
+        self._published = self.ledger.frontier
         ranks = self.cuts.unpublished(self.partition, self._ranks_to_publish())
         times, numbers = self.ledger.rows.keys(ranks)
         known = self._with_frontier(known_ranks(times, numbers, ranks, rows=True))
@@ -124,12 +129,15 @@ class CountedPartition:
         A cut may be known before this run has read as far: others have read on, or this partition is run again.
         """
         ledger, known = self.ledger, self.cuts.after(self.ledger.cuts)
+        if not known:
+            ledger.fold_to(int(self.cuts.certain[self.partition]))
+            return []
         ranks = np.array([cut.ranks[self.partition] for cut in known], dtype=np.int64)
         reached = ledger.reached(ranks)
         contributions = ledger.cut(ranks[:reached]) if reached else []
         for rank in ranks[:reached].tolist():
             self._prediction = self._prediction.saw(rank)
-            self._zones_to = rank
+            self._zones_to, self._published = rank, None
         ledger.fold_to(int(ranks[reached] if reached < len(ranks) else self.cuts.certain[self.partition]))
         return contributions
 

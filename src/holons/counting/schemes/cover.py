@@ -7,6 +7,7 @@ a gap, and of these the finest.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
@@ -52,7 +53,12 @@ class AtomColumns(NamedTuple):
         for folded, group in groupby(pieces, key=lambda piece: piece.folded is not None):
             alike = list(group)
             columns += [AtomColumns.of_folded(alike)] if folded else map(AtomColumns.of_rows, alike)
-        return columns[1] if len(columns) == 2 else AtomColumns(*map(np.concatenate, zip(*columns, strict=True)))
+        return columns[1] if len(columns) == 2 else AtomColumns.joined(columns)
+
+    @staticmethod
+    def joined(columns: Sequence[AtomColumns]) -> AtomColumns:
+        """Returns several in one."""
+        return AtomColumns(*map(np.concatenate, zip(*columns, strict=True)))
 
     @staticmethod
     def of_folded(pieces: Sequence[Piece]) -> AtomColumns:
@@ -100,7 +106,8 @@ class Cover:
         self._runs: list[OrderedRows] = []  # ascending; they neither overlap nor touch
         self._folded: dict[tuple[int, int], Aggregated] = {}
         self._pieces: list[Piece] | None = None
-        self._atoms: AtomColumns | None = None
+        self._atoms: list[AtomColumns] = []
+        self._known_to = 0
         self._none = OrderedRows(partition)
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -108,19 +115,39 @@ class Cover:
     def take(self, segments: Segments) -> None:
         """Takes successive rows, and how far the partition is."""
         for part in segments.parts:
-            self._take(part)
+            if part.end > self.floor:
+                self._take(part)
         if segments.frontier is not None:
             self._frontiers.report(segments.frontier)
 
     def _take(self, part: Part) -> None:
-        if part.end <= self.floor:
-            return
+        follows = self._pieces is not None and part.start == self._known_to == self.end
         if isinstance(part, Aggregated):
             self._folded.setdefault((part.start, part.end), part)
-            self._pieces = self._atoms = None
-        elif not any(run.start <= part.start and part.end <= run.end for run in self._runs):
+        elif self._run(max(part.start, self.floor), part.end) is None:
             self._add(part)
-            self._pieces = self._atoms = None
+        else:
+            return
+        self._known_to = max(self._known_to, part.end)
+        if follows:
+            self._append(part)
+        else:
+            self._pieces, self._atoms = None, []
+
+    def _append(self, part: Part) -> None:
+        """Takes what follows right after all that is known."""
+        assert self._pieces is not None
+        if isinstance(part, Aggregated):
+            piece = Piece(part.start, part.end, part, self._none)
+        else:
+            piece = Piece(part.start, part.end, None, self._runs[-1])
+        if self._atoms:
+            self._atoms.append(AtomColumns.of([piece]))
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and piece.folded is None and last.run is piece.run:
+            self._pieces[-1] = last._replace(end=piece.end)
+        else:
+            self._pieces.append(piece)
 
     def _add(self, part: RawRows) -> None:
         added = OrderedRows(self.partition, part.start)
@@ -154,9 +181,9 @@ class Cover:
     @property
     def atoms(self) -> AtomColumns:
         """The same rows as columns: each row, and each folded range."""
-        if self._atoms is None:
-            self._atoms = AtomColumns.of(self.pieces)
-        return self._atoms
+        if len(self._atoms) != 1:
+            self._atoms = [AtomColumns.joined(self._atoms) if self._atoms else AtomColumns.of(self.pieces)]
+        return self._atoms[0]
 
     @property
     def run(self) -> OrderedRows:
@@ -209,7 +236,7 @@ class Cover:
     def cut(self, aggregate: Aggregate[Any], rank: int) -> State:
         """Returns the rows from the last cut up to a rank, folded, and lets go of them."""
         state = aggregate.zero(1)
-        for piece in self._path(rank):
+        for piece in self._before(rank):
             if piece.folded is not None:
                 part = aggregate.decode(piece.folded.partial)
             else:
@@ -220,12 +247,37 @@ class Cover:
 
     def drop(self, rank: int) -> None:
         """Lets go of the rows up to a rank, which is that of the last cut from now on."""
-        self.floor = rank
-        self._pieces = self._atoms = None
+        at = self._at(rank)
+        if at is None:
+            self._pieces, self._atoms = None, []
+        elif self._pieces is not None:
+            if self._atoms:
+                gone = int(np.searchsorted(np.cumsum(self.atoms.counts), rank - self.floor, side="right"))
+                self._atoms = [AtomColumns(*(column[gone:] for column in self.atoms))]
+            self._pieces = [piece._replace(start=max(piece.start, rank)) for piece in self._pieces[at:]]
+        self.floor, self._known_to = rank, max(self._known_to, rank)
         self._folded = {ends: folded for ends, folded in self._folded.items() if ends[1] > rank}
         self._runs = [run for run in self._runs if run.end > rank]
         for run in self._runs:
             run.drop(rank)
+
+    def _before(self, rank: int) -> list[Piece]:
+        """The pieces up to a rank."""
+        at = self._at(rank)
+        if at is None:
+            return self._path(rank)
+        pieces = self.pieces[: at + 1]
+        if pieces and pieces[-1].end > rank:
+            pieces[-1] = pieces[-1]._replace(end=rank)
+        return [piece for piece in pieces if piece.start < rank]
+
+    def _at(self, rank: int) -> int | None:
+        """The first of the pieces that reaches beyond a rank; None if a range that is folded holds the rank."""
+        at = bisect_right(self.pieces, rank, key=lambda piece: piece.end)
+        if at == len(self.pieces):
+            return at if rank <= self.end else None
+        piece = self.pieces[at]
+        return None if piece.folded is not None and piece.start < rank else at
 
 
 def _extend(run: OrderedRows, other: OrderedRows) -> None:
