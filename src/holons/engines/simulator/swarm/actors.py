@@ -13,7 +13,7 @@ from holons.engines.simulator.actors import Stage
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S
 from holons.engines.simulator.swarm.drawing import DriverPlan
 from holons.engines.simulator.workloads import Partition
-from holons.errors import BadInput, CheckpointLost, InvariantBroken, JobRunning, LogDamaged, ProducerFenced
+from holons.errors import BadInput, CheckpointLost, JobRunning, LogDamaged, ProducerFenced
 from holons.node import Decisions, cancel, submit
 from holons.program import Collected, Job
 from holons.streams import ProducerLog
@@ -68,7 +68,7 @@ class Driver:
             if self.plan.wants != "cancel":
                 raise
             stage.note(f"finds nothing to cancel: {error}")
-        except (CheckpointLost, LogDamaged, InvariantBroken) as error:
+        except (CheckpointLost, LogDamaged) as error:
             if not stage.simulation.accounts_for(type(error).__name__):
                 raise
             stage.note(f"gives up: {error}")

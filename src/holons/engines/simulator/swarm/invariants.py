@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -22,6 +22,10 @@ from holons.windows import BEGINNING
 
 if TYPE_CHECKING:
     from holons.engines.simulator.swarm.run import SwarmRun
+
+
+_DROPPED_WITHIN_S: Final = 8.0
+"""Longer than the logs do not answer."""
 
 
 class _Grown(NamedTuple):
@@ -244,9 +248,24 @@ class NothingFollowsTheEnd(Watch):
 
 
 class DecisionsAgree(Watch):
-    """All nodes know the same decisions about jobs in the same order, and of a job one version runs at the most."""
+    """All nodes know the same decisions about jobs in the same order, and of a job one version runs at the most.
+
+    Nodes run nothing else: they get the code of versions that were decided, and drop those of which they know the end.
+    """
 
     name = "decisions agree"
+
+    def __init__(self) -> None:
+        self._since_s: dict[tuple[str, str], float] = {}
+        """By node and version, since when a node runs what it knows to be stopped."""
+
+    def _check_dropped(self, run: SwarmRun, node: Node) -> None:
+        """A node drops a job the next time that it listens, if the logs answer."""
+        for version in set(node.jobs) & set(node.stopped):
+            for_s = run.world.now_s - self._since_s.setdefault((node.name, version), run.world.now_s)
+            self.check(
+                run, for_s < _DROPPED_WITHIN_S, f"{node.name} goes on with {version}, which it knows to be stopped"
+            )
 
     def look(self, run: SwarmRun) -> None:
         if run.lost_unsynced:
@@ -255,8 +274,12 @@ class DecisionsAgree(Watch):
         versions, stopped = list(jobs.versions), list(jobs.stopped)
         names = [version.name for version in jobs.versions.values() if version.id not in jobs.stopped]
         self.check(run, len(names) == len(set(names)), f"several versions run: {names}")
+        strangers = set(run.assigned()) - set(versions) if run.drawn.drivers else set()
+        self.check(run, not strangers, f"nodes were given the code of {strangers}, which nobody decided to run")
         for member in run.members:
             if member.node is not None:
+                if member.number not in run.world.without_logs:
+                    self._check_dropped(run, member.node)
                 known = list(member.node.stopped)
                 what = f"{member.node.name} knows {known} as stopped, the journal says {stopped} of {versions}"
                 self.check(run, known == stopped[: len(known)], what)

@@ -105,6 +105,10 @@ class SwarmRun(Simulation):
         """Returns the names under which the versions of jobs keep what is durable, those that were stopped included."""
         return list(self.world.jobs().versions) if self.drawn.drivers else list(self.drawn.jobs)
 
+    def assigned(self) -> list[str]:
+        """Returns the names under which nodes were given code."""
+        return list(self._jobs)
+
     def job_of(self, version: str) -> Job:
         """Returns the job of a version; all versions of a job do the same."""
         return next(job for name, job in self.drawn.jobs.items() if version == name or version.startswith(f"{name}-"))
@@ -127,8 +131,7 @@ class SwarmRun(Simulation):
             self._jobs.clear()  # who starts nodes again knows of the jobs that drivers submit again
 
     def accounts_for(self, kind: str) -> bool:
-        lossy = ("CheckpointLost", "LogDamaged", "InvariantBroken", "NondeterministicProgram")
-        return super().accounts_for(kind) or (self.lost_unsynced and kind in lossy)
+        return super().accounts_for(kind) or (self.lost_unsynced and kind in ("CheckpointLost", "LogDamaged"))
 
     def _tick(self, member: Member) -> None:
         try:
