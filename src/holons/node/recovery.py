@@ -152,18 +152,19 @@ class Checkpoints:
         """The newest records that the logs bear out; nothing at all if none was ever stored.
 
         An owner that runs meanwhile may replace them, and those of before and of after need not go together. So they are
-        only lost if they are once more when everything is read anew.
+        only lost if they are once more when everything is read anew, and none has been stored meanwhile.
         """
-        lost: Position | None = None
+        lost: tuple[list[Position], list[Position]] | None = None
         while True:
             bounds = input_bounds()
             emitted, window = self._newest(self._window, self._job.window_header, lambda *_: True, output_end)
             try:
                 return Records(self._process_record(bounds, emitted, output_end), window)
             except CheckpointLost:
-                if emitted == lost:
+                stored = self._store.positions(self._window), self._store.positions(self._process)
+                if stored == lost:
                     raise
-                lost = emitted
+                lost = stored
 
     def _process_record(
         self, bounds: tuple[int, int], emitted: Position, output_end: Callable[[str], int]

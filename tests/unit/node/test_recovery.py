@@ -11,7 +11,7 @@ from holons.engines.memory_site import MemorySite
 from holons.errors import CheckpointLost
 from holons.node import Node, Settings
 from holons.node.recovery import Checkpoints, past
-from holons.program import ProgramRun
+from holons.program import ProgramRun, RecordHeader
 from holons.program.records import PROCESS
 from holons.store import MemoryStore
 from holons.streams import MemoryLog
@@ -123,6 +123,32 @@ def test_records_that_were_replaced_while_they_were_read_are_read_again():
     assert not set(before) & set(world.records.positions(f"{JOB}/0/window"))
     assert records.window in stored(world, "window")
     assert records.process in stored(world, "process")
+
+
+class Headers:
+    """A job of whose records nothing is read but that they rely on nothing."""
+
+    def process_header(self, data):
+        return RecordHeader({})
+
+    window_header = process_header
+
+
+def test_bounds_that_records_have_overtaken_are_looked_up_again_even_if_no_window_was_emitted():
+    store, name, left = MemoryStore(), f"{JOB}/0/process", [2]
+    store.put(name, (1, 0), b"")
+
+    def bounds():
+        end = store.positions(name)[-1][0]
+        if left[0]:  # its owner goes on while the reader stands still
+            left[0] -= 1
+            for offset in (end + 1, end + 2):
+                store.put(name, (offset, 0), b"%d" % offset)
+            store.drop(name, (end + 1, 0))
+        return 0, end
+
+    records = Checkpoints(store, JOB, 0, Headers()).load(bounds, lambda channel: 0)
+    assert (left, records.process) == ([0], b"5")
 
 
 def tear(world, kind, count=1):
