@@ -50,7 +50,9 @@ def unreadable(schema: pa.Schema) -> dict[str, str]:
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Returns the names of all columns, at any depth; raises `UnicodeDecodeError` if one is not text: Arrow never looks.
+    """Returns the names of all columns, at any depth; raises `UnicodeDecodeError` if one, or a zone, is not text.
+
+    Arrow never looks.
 
     >>> column_names(pa.schema({"at": pa.struct({"x": pa.int8()})}))
     ['at', 'x']
@@ -59,7 +61,10 @@ def column_names(schema: pa.Schema) -> list[str]:
 
 
 def _names(field: pa.Field) -> list[str]:
-    inner = [field.type.field(at) for at in range(field.type.num_fields)]
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    inner = [kind.field(at) for at in range(kind.num_fields)]
+    if types.is_timestamp(kind):
+        str(kind.tz)
     return [field.name, *(name for part in inner for name in _names(part))]
 
 
@@ -94,7 +99,7 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     named = rows if fields is None else rows.rename_columns([field.name for field in fields])
     try:
         return named.to_pylist()
-    except (OverflowError, ValueError, KeyError, NotImplementedError):  # of Arrow, too
+    except (ArithmeticError, ValueError, KeyError, NotImplementedError):  # of Arrow, too
         columns = [[_python(value) for value in column] for column in named.columns]
         return [dict(zip(named.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -187,7 +192,7 @@ def _python(value: pa.Scalar) -> Any:  # noqa: ANN401 - whatever the column hold
         return value.as_py()
     except UnicodeDecodeError:
         return value.as_buffer().to_pybytes().decode("utf-8", "replace")
-    except (OverflowError, ValueError, KeyError, NotImplementedError):
+    except (ArithmeticError, ValueError, KeyError, NotImplementedError):
         pass
     if isinstance(value, pa.StructScalar):
         return {field.name: _python(value[at]) for at, field in enumerate(value.type)}

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -22,6 +23,21 @@ Durability: TypeAlias = Literal["process", "disk"]
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
+
+_HINTS: Final = {
+    errno.ENOSPC: "the disk is full: free some space, and it goes on; what was acknowledged is kept",
+    errno.EDQUOT: "the quota of this user is used up: free some space, and it goes on; what was acknowledged is kept",
+    errno.EFBIG: "files may not grow larger for this process: raise its limit (ulimit -f)",
+    errno.ENOMEM: "this process may have no more memory: raise its limit (ulimit -v), or give it less to do",
+    errno.EMFILE: "this process may open no more files: raise its limit (ulimit -n)",
+    errno.ENFILE: "this machine may open no more files: end some processes, or raise fs.file-max",
+    errno.EROFS: "the file system is read-only: mount it for writing",
+    errno.EACCES: "this process may not do that: run it as the owner of the directory",
+    errno.EPERM: "this process may not do that: run it as the owner of the directory",
+    errno.ENOENT: "is the directory there? It is tried again",
+    errno.EIO: "the disk fails: look at what the kernel says (dmesg)",
+}
+"""What to do about an error of the operating system."""
 
 _synced: set[str] = set()
 """The folders whose own names this process has made to survive."""
@@ -105,6 +121,11 @@ def sync_all(folder: Path) -> None:
         sync(path)
 
 
+def hint_for(error: OSError) -> str:
+    """Returns what somebody can do about an error of the operating system."""
+    return _HINTS.get(error.errno or 0, "is the disk there, and may this process read and write it? It is tried again")
+
+
 @contextmanager
 def unavailable(kind: type[LogUnavailable | StoreUnavailable], what: str) -> Iterator[None]:
     """Raises the operating system's refusal to do `what` as an error of ours: whoever gets it tries again later.
@@ -113,7 +134,7 @@ def unavailable(kind: type[LogUnavailable | StoreUnavailable], what: str) -> Ite
     ...     Path("/nowhere").read_bytes()
     Traceback (most recent call last):
     holons.errors.LogUnavailable: cannot read /nowhere: [Errno 2] No such file or directory: '/nowhere'
-      hint: is the directory there, may this process write to it, and is the disk not full? It is tried again
+      hint: is the directory there? It is tried again
     """
     try:
         yield
@@ -122,5 +143,5 @@ def unavailable(kind: type[LogUnavailable | StoreUnavailable], what: str) -> Ite
     except OSError as error:
         raise kind(
             f"cannot {what}: {error}",
-            hint="is the directory there, may this process write to it, and is the disk not full? It is tried again",
+            hint=hint_for(error),
         ) from error

@@ -151,10 +151,13 @@ def bodies_of_rows() -> Decoder:
     bodies = [bytes(schema.body(rows)) for schema, rows in zip(schemas, (ROWS, OTHER_ROWS), strict=True)]
 
     def read(data: bytes) -> None:
+        def into(memory: memoryview, first: int) -> None:
+            memory[:] = data[first : first + len(memory)]
+
         for schema, rows in zip(schemas, (ROWS, OTHER_ROWS), strict=True):
             frame = frames.Frame(schema.kind, False, 0, 0, rows.num_rows, 0, len(data), crc32(data), 0, 0)
             try:
-                chunk = frames.read_rows(frame, pa.py_buffer(data), schema, [], None)
+                chunk = frames.read_rows(frame, into, schema, [], None)
             except LOG:
                 continue
             assert chunk.rows is not None

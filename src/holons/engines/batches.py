@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from holons import disk
 from holons.arrow import column_names
+from holons.disk import unavailable
 from holons.engines.locks import locked
 from holons.errors import BadInput, LogDamaged, LogUnavailable
 from holons.names import encoded
@@ -79,10 +80,19 @@ class Batches:
                 f"stream {self.stream!r} has no partition {partition}",
                 hint=f"it has partitions 0 to {self.partitions - 1}",
             )
+        name = f"rows.{uuid.uuid4().hex}.arrow"
+        with unavailable(LogUnavailable, f"stage rows in {self._folder}"):
+            try:
+                return Staged(name, partition, self._write(self._folder / name, batches))
+            except BaseException:
+                (self._folder / name).unlink(missing_ok=True)
+                raise
+
+    def _write(self, file: Path, batches: Iterable[pa.RecordBatch]) -> int:
+        """Writes rows to a new file; returns how many."""
         disk.make_folder(self._folder, durable=self._durable)
-        name, rows = f"rows.{uuid.uuid4().hex}.arrow", 0
-        writer: pa.RecordBatchFileWriter | None = None
-        with os.fdopen(disk.open_to_write(self._folder / name), "wb") as sink:
+        rows, writer = 0, None
+        with os.fdopen(disk.open_to_write(file), "wb") as sink:
             for batch in batches:
                 writer = writer or pa.ipc.new_file(sink, batch.schema)
                 writer.write_batch(batch)
@@ -90,9 +100,9 @@ class Batches:
             if writer is not None:
                 writer.close()
         if self._durable:
-            for path in (self._folder / name, self._folder):
+            for path in (file, self._folder):
                 disk.sync(path)
-        return Staged(name, partition, rows)
+        return rows
 
     def forget(self, staged: Iterable[Staged]) -> None:
         """Removes staged rows that will not be committed."""
@@ -106,7 +116,7 @@ class Batches:
 
         Rows that come into being now are `live`; else they are history.
         """
-        with self._locked():
+        with unavailable(LogUnavailable, f"commit a batch in {self._folder}"), self._locked():
             self._apply_open_commits()
             known = self.newest(source)
             if known is not None and known >= number:
@@ -145,8 +155,12 @@ class Batches:
     def _create(self, file: Path, data: bytes) -> None:
         disk.make_folder(file.parent, durable=self._durable)
         part = file.with_suffix(f".{uuid.uuid4().hex}")
-        disk.write(part, data, durable=self._durable)
-        part.rename(file)
+        try:
+            disk.write(part, data, durable=self._durable)
+            part.rename(file)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
         if self._durable:
             disk.sync(file.parent)
 
@@ -167,10 +181,7 @@ class Batches:
         try:
             return msgspec.json.decode(commit.read_bytes(), type=list[_Placed])
         except UNREADABLE as error:
-            raise LogDamaged(
-                f"{commit} is damaged: {error}",
-                hint="restore it from a copy: rows of a batch may be missing from the stream",
-            ) from error
+            raise _damaged(commit, str(error)) from error
 
     def _put(self, log: WritableLog, placed: _Placed) -> None:
         offset = placed.offset
@@ -179,20 +190,20 @@ class Batches:
             offset += rows.num_rows
 
     def _staged_rows(self, staged: Staged) -> Iterator[pa.RecordBatch]:
-        file = self._folder / staged.file
+        """Yields what a task has staged, validated: else a damaged file might end the process."""
+        file, count = self._folder / staged.file, 0
         try:
-            with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as batches:
+            with pa.OSFile(str(file)) as source, pa.ipc.open_file(source) as batches:
                 column_names(batches.schema)  # says whether they are text
                 for number in range(batches.num_record_batches):
                     rows = batches.get_batch(number)
-                    rows.validate(full=True)  # else a damaged file might end the process
+                    rows.validate(full=True)
+                    count += rows.num_rows
                     yield rows
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise LogDamaged(
-                f"the rows of a committed batch cannot be read: {error}",
-                hint="restore the file from a copy: these rows are missing from the stream",
-                file=file,
-            ) from error
+            raise _damaged(file, str(error)) from error
+        if count != staged.rows:
+            raise _damaged(file, f"{count} rows instead of {staged.rows}")
 
     def _log(self) -> ProducerLog:
         return self.site.producer(self.stream, self.partitions, _WRITER, resume=True)
@@ -204,3 +215,9 @@ class Batches:
             hint=f"is a process that writes to {self.site.name} stopped? Let it continue, or kill it",
         )
         return locked(self._folder / "lock", _LOCK_S, busy)
+
+
+def _damaged(file: Path, what: str) -> LogDamaged:
+    return LogDamaged(
+        f"{file} is damaged: {what}", hint="restore it from a copy: rows of a batch may be missing from the stream"
+    )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -223,3 +226,72 @@ def test_records_that_are_all_zero_are_damaged():
     """As an interrupted machine may leave them."""
     assert frames.frame_of(bytes(frames.RECORD_BYTES)) is None
     assert frames.whole_records(bytes(frames.RECORD_BYTES) * 20) is None
+
+
+# --- what is told, and what is held -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_error_names_the_stream_the_directory_and_what_to_do(tmp_path, written, name):
+    for at in (1_030 if name == "index" else 1_000, 5):
+        flip(written / name, at, 1)
+        with pytest.raises(LogDamaged) as caught:
+            all_in(tmp_path)
+        flip(written / name, at, 1)
+        assert caught.value.where["stream"] == "s"
+        assert str(tmp_path / "stream.s") in caught.value.hint
+        assert "restore it from a copy" in caught.value.hint
+
+
+@pytest.mark.parametrize("more", [1, 1_000, 2**40, 2**63, 2**64])
+def test_a_published_length_beyond_the_index_is_noticed(tmp_path, written, more):
+    records = ((written / "index").stat().st_size - segment.HEADER_BYTES) // frames.RECORD_BYTES
+    with (written / "index").open("r+b") as index:
+        index.write(segment.published(min(records + more, 2**64 - 1)))
+    (written / "counted").unlink()
+    with pytest.raises(LogDamaged, match=r"index has fewer than|wrong checksum"):
+        all_in(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["truncated", "deleted"])
+def test_rows_that_are_held_stay_what_they_are_when_their_file_is_cut_short(tmp_path, written, how):
+    """In a map they would be a signal that ends the process."""
+    with opened(tmp_path, "reader") as log:
+        (chunk,) = log.read(0, 3, 20_000)
+        (part,) = log.read(0, 3, 20_000, frozenset([numbers(1).schema.names[0]]))
+        if how == "truncated":
+            os.truncate(written / "data.arrows", 0)
+            with pytest.raises(LogDamaged, match="fewer than"):
+                part.whole.read()
+        else:
+            shutil.rmtree(written)
+            assert part.whole.read().equals(numbers(20_000))
+        assert chunk.rows.equals(numbers(20_000))
+        assert part.rows.column(0).equals(numbers(20_000).column(0))
+
+
+SHORT_OF_MEMORY = """
+import resource, sys
+import numpy as np, pyarrow as pa
+from holons.streams.segments import SegmentLog
+
+with SegmentLog(sys.argv[1], "s", 1, "writer") as log:
+    log.append(0, pa.record_batch({"a": np.arange(4_000_000)}))
+with SegmentLog(sys.argv[1], "s", 1, "reader") as log:
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20),) * 2)
+    try:
+        print(sum(chunk.length for chunk in log.read(0, 0, 4_000_000)))
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_too_little_memory_is_not_told_as_a_full_disk(tmp_path):
+    """As `ulimit -v` sets it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_MEMORY, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert "Memory" in ended.stdout or "memory" in ended.stdout
+    assert "disk" not in ended.stdout
+    assert "damage" not in ended.stdout

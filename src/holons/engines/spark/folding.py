@@ -237,7 +237,7 @@ def _lengths(path: Path) -> list[int]:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:
                 return [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+        with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as file:
             return [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
     except (pa.ArrowInvalid, OSError) as error:
         raise BadInput(f"{path} cannot be read: {error}", hint="files are Parquet (.parquet) or Arrow IPC") from error
@@ -245,14 +245,16 @@ def _lengths(path: Path) -> list[int]:
 
 def _tables(stretch: RowGroups, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     if stretch.file.endswith(".parquet"):
-        with pq.ParquetFile(stretch.file, memory_map=True) as file:
+        with pq.ParquetFile(stretch.file) as file:
             for group in stretch.groups:
                 yield file.read_row_group(group, columns=columns, use_threads=False)
     else:
-        with pa.memory_map(stretch.file) as source, pa.ipc.open_file(source) as file:
+        with pa.OSFile(stretch.file) as source, pa.ipc.open_file(source) as file:
             for number in stretch.groups:
                 table = pa.Table.from_batches([file.get_batch(number)])
-                yield table if columns is None else table.select(columns)
+                known = table if columns is None else table.select(columns)
+                known.validate(full=True)
+                yield known
 
 
 def _of_files(

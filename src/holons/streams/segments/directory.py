@@ -64,8 +64,13 @@ def partitions_in(directory: Path | str, stream: str) -> int | None:
     """Returns how many partitions a stream has, as its segments say, 0 for a shared one; None if nothing of it is left."""
     path = Path(directory) / f"stream.{encoded(stream)}"
     for segment in sorted(path.glob("segment.*")):
-        with suppress(SegmentGone):  # trimmed just now
+        try:
             return Segment(segment, 0, SystemClock()).header.partitions
+        except SegmentGone:  # trimmed just now
+            continue
+        except LogDamaged as error:
+            error.where = {"stream": stream} | error.where
+            raise
     kept = [file.name.rpartition(".")[2] for file in path.glob(f"{_PARTITIONS}.*")]
     return int(kept[0]) if kept and kept[0].isdecimal() else None
 

@@ -12,6 +12,7 @@ acknowledged counts.
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from holons import disk
 
 COUNTED_FILE: Final = "counted"
 _END: Final = b"."
+_CANNOT_WRITE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 
 
 def counted(segment: Path, published: Callable[[], int], *, durable: bool = False) -> int | None:
@@ -37,8 +39,12 @@ def counted(segment: Path, published: Callable[[], int], *, durable: bool = Fals
         proposed = published()
         try:
             decide(segment, proposed, durable=durable)
-        except PermissionError:  # whoever only reads can tell nobody
-            return proposed
+        except OSError as error:
+            if error.errno not in _CANNOT_WRITE:
+                raise
+            return (
+                proposed  # who can tell nobody reads what is published: the number that will be decided is not below it
+            )
         text = file.read_bytes()
     number = text.removesuffix(_END)
     return int(number) if number.isdigit() and number != text else None

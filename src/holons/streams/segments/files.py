@@ -8,8 +8,8 @@ then this number, and a reader takes nothing beyond it. So what a killed writer 
 acknowledged is in the operating system's cache, where no death of a process reaches it, and a file that is shorter than
 its records say was truncated.
 
-Everything is written with `write`, never through a map: a full disk is an error, not a signal. Small reads are copies;
-large ones are maps, after a look at the file's size.
+Everything is written with `write` and read with `read`, never through a map: a full disk, or a file that is cut short, is an
+error, not a signal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
+from holons.disk import hint_for
 from holons.errors import LogDamaged, LogUnavailable
 
 INDEX_FILE: Final = "index"
@@ -47,7 +47,7 @@ def damaged(segment: Path, what: str) -> LogDamaged:
 
 def failure(segment: Path, error: OSError) -> LogUnavailable:
     """Returns the error for a segment that the operating system does not let us read or write."""
-    return LogUnavailable(f"segment {segment.name}: {error}", hint="is the disk full, read-only, or out of reach?")
+    return LogUnavailable(f"segment {segment.name}: {error}", hint=f"{hint_for(error)}: {segment}")
 
 
 class Descriptor:
@@ -88,10 +88,6 @@ class OpenFile:
 class SegmentFile(OpenFile):
     """One file of a segment."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._map: pa.Buffer | None = None
-
     def read(self, at: int, size: int) -> bytes:
         """Returns a copy of some bytes."""
         if size > _UNCHECKED_BYTES_MAX or at < 0:
@@ -107,20 +103,29 @@ class SegmentFile(OpenFile):
             raise self._truncated(at + size)
         return data
 
-    def view(self, at: int, size: int) -> pa.Buffer:
-        """Returns some bytes without copying them; they stay valid for as long as they are held."""
+    def reader(self, at: int, size: int) -> Callable[[memoryview, int], None]:
+        """Returns what fills memory with bytes from a place on, of the `size` bytes that are at `at`.
+
+        It holds the file open, so that they can be read when the file has been deleted.
+        """
         self.check(at + size if at >= 0 else -1)
-        if self._map is None or self._map.size < at + size:
-            try:
-                self._map = self._mapped()
-            except OSError as error:
-                raise self._failure(error) from error
-        if self._map.size < at + size:
-            raise self._truncated(at + size)
-        return self._map.slice(at, size)
+        descriptor = self.descriptor()
+
+        def read(memory: memoryview, first: int) -> None:
+            place = at + first
+            while memory:
+                try:
+                    count = os.preadv(descriptor.number, [memory], place)
+                except OSError as error:
+                    raise self._failure(error) from error
+                if not count:
+                    raise self._truncated(at + size)
+                memory, place = memory[count:], place + count
+
+        return read
 
     def check(self, size: int) -> None:
-        """Raises an error if the file is shorter than that: to touch what is missing of a map would end the process."""
+        """Raises an error if the file is shorter than that."""
         if size < 0:
             raise damaged(self.path.parent, f"{self.path.name} is to be read from before its beginning")
         try:
@@ -130,12 +135,6 @@ class SegmentFile(OpenFile):
             raise self._failure(error) from error
         if file_bytes < size:
             raise self._truncated(size)
-
-    def _mapped(self) -> pa.Buffer:
-        """Maps the file. Unlike Python's own, this map holds no file descriptor; reading one byte asks for no read-ahead."""
-        with pa.memory_map(str(self.path)) as file:
-            first, size = file.read_buffer(1), file.size()
-        return pa.foreign_buffer(first.address, size, base=first)
 
     def _failure(self, error: OSError) -> Exception:
         if not isinstance(error, FileNotFoundError):

@@ -14,7 +14,9 @@ checks those, and what says where they are.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from itertools import zip_longest
 from operator import mul
 from typing import Any, Final, NamedTuple
@@ -38,6 +40,7 @@ RECORD_BYTES: Final = 72
 PLACED_BYTES_MIN: Final = 64 << 10
 """A smaller body is copied whole when it is read, so that nothing is saved by reading some columns of it."""
 
+_MEMORY_RATIO: Final = 4  # to read a body takes less than so many times its size
 _RECORD: Final = struct.Struct("<HHIQQqQIIQq")  # as in `Frame`
 _PLACES: Final = struct.Struct("<H6xQQQQQQ8x")  # twice what is in `ColumnPlace`
 _WORDS: Final = struct.Struct("<8Q")
@@ -245,31 +248,77 @@ def rest_checksum(body: memoryview, places: Iterable[ColumnPlace]) -> int:
 
 
 def read_rows(
-    frame: Frame, body: pa.Buffer, schema: RowSchema, places: Sequence[ColumnPlace], columns: Collection[str] | None
+    frame: Frame,
+    read: Callable[[memoryview, int], None],
+    schema: RowSchema,
+    places: Sequence[ColumnPlace],
+    columns: Collection[str] | None,
 ) -> Chunk:
-    """Returns the rows of a frame. With `columns` and places, the other columns are read and checked only on demand."""
-    data = memoryview(body)
-    if rest_checksum(data, places) != frame.checksum:
-        raise frame_damaged(frame, "a body whose checksum is wrong")
+    """Returns the rows of a frame. With `columns` and places, the other columns are read and checked only on demand.
+
+    `read` fills memory with bytes of the body from a place on. What was read is validated: whoever wrote it, and whatever
+    the checksums say, an offset that leads out of its buffer would end this process with a signal.
+    """
+    memory = np.empty(frame.size, np.uint8)
+    data, body = memory.data, pa.py_buffer(memory)
     if places and len(places) != len(schema.schema):
         raise frame_damaged(frame, f"places of {len(places)} columns instead of {len(schema.schema)}")
     chosen = range(len(schema.schema)) if columns is None else chosen_fields(schema.schema, columns)
+    for first, end in _ranges(frame, places, chosen):
+        read(data[first:end], first)
+    if rest_checksum(data, places) != frame.checksum:
+        raise frame_damaged(frame, "a body whose checksum is wrong")
     _check_columns(frame, data, (places[at] for at in chosen if places))
-    try:
+    with _understood(frame):
         rows = schema.rows(body)
-    except UNREADABLE as error:
-        raise frame_damaged(frame, f"a body that cannot be read: {error}") from error
+        known = rows if len(chosen) == rows.num_columns else rows.select(chosen)
+        known.validate(full=True)
     if rows.num_rows != frame.length:
         raise frame_damaged(frame, f"{rows.num_rows} rows instead of {frame.length}")
     if len(chosen) == rows.num_columns:
         return Chunk(frame.offset, rows, appended=frame.appended, live=bool(frame.live))
 
+    @cache
     def whole() -> pa.RecordBatch:
-        _check_columns(frame, data, (place for at, place in enumerate(places) if at not in chosen))
+        others = [at for at in range(len(places)) if at not in chosen]
+        for place in (places[at] for at in others):
+            read(data[place.first : place.end], place.first)
+        _check_columns(frame, data, (places[at] for at in others))
+        with _understood(frame):
+            rows.validate(full=True)
         return rows
 
-    read = Whole(schema.schema, whole)
-    return Chunk(frame.offset, rows.select(chosen), whole=read, appended=frame.appended, live=bool(frame.live))
+    known_whole = Whole(schema.schema, whole)
+    return Chunk(frame.offset, known, whole=known_whole, appended=frame.appended, live=bool(frame.live))
+
+
+def _ranges(frame: Frame, places: Sequence[ColumnPlace], chosen: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Returns which bytes of a body to read: all but the columns that are not chosen."""
+    at = passed = 0
+    for number, place in enumerate(places):
+        if not passed <= place.first <= place.end <= frame.size:
+            raise frame_damaged(frame, "columns that are not one after the other")
+        passed = place.end
+        if number not in chosen:
+            if at < place.first:
+                yield at, place.first
+            at = place.end
+    if at < frame.size:
+        yield at, frame.size
+
+
+@contextmanager
+def _understood(frame: Frame) -> Iterator[None]:
+    """Raises whatever Arrow says of bytes that are none of its own as damage."""
+    try:
+        yield
+    except MemoryError as error:
+        np.empty(
+            _MEMORY_RATIO * frame.size, np.uint8
+        )  # fails too where memory is short; else it is damage that asks for much
+        raise frame_damaged(frame, f"a body that cannot be read: {error}") from error
+    except Exception as error:
+        raise frame_damaged(frame, f"a body that cannot be read: {error}") from error
 
 
 def read_message(frame: Frame, body: memoryview) -> bytes:

@@ -170,11 +170,14 @@ class Segment:
 
     def end(self) -> None:
         """Ends it: what its writer publishes from now on counts for nobody, and is written once more elsewhere."""
-        Path(self._open_file).unlink(missing_ok=True)
-        self._counted()
-        if self._durable:
-            disk.sync(self.directory / ending.COUNTED_FILE)  # whoever decided may not have synced it
-            disk.sync(self.directory)
+        try:
+            Path(self._open_file).unlink(missing_ok=True)
+            if self._durable or not (self.directory / ending.COUNTED_FILE).exists():  # others may not have synced it
+                ending.decide(self.directory, self._now_published(), durable=self._durable)
+        except FileNotFoundError as error:
+            raise SegmentGone(str(self.directory)) from error
+        except OSError as error:
+            raise failure(self.directory, error) from error
 
     def make_durable(self, *, grown: bool = False) -> None:
         """Makes what is known of it survive the machine, whoever wrote it. `grown`: it was made so before it grew."""
@@ -341,15 +344,16 @@ class Segment:
     def _chunk(self, frame: Frame, record: int, columns: Collection[str] | None) -> Chunk:
         if frame.kind == frames.MARK:
             return Chunk(frame.offset, None, frame.at, appended=frame.appended)
-        if frame.kind == frames.MESSAGE:
-            raise frames.frame_damaged(frame, "a message among rows")
-        large = frame.size > frames.PLACED_BYTES_MIN
-        body = self._data.view(frame.at, frame.size) if large else pa.py_buffer(self._data.read(frame.at, frame.size))
+        if frame.kind == frames.MESSAGE or frame.at < 0:
+            raise frames.frame_damaged(
+                frame, "a message among rows" if frame.at >= 0 else "a body before the first byte"
+            )
         places: list[ColumnPlace] = []
         if frame.columns:
             records = memoryview(self._read_records(record + 1, frame.records - 1))
             places = self._checked(frames.places_of(records, frame.columns))
-        return frames.read_rows(frame, body, self._schema_at(frame.schema), places, columns)
+        read = self._data.reader(frame.at, frame.size)
+        return frames.read_rows(frame, read, self._schema_at(frame.schema), places, columns)
 
     def _frames(self, first: int, count: int) -> list[Frame]:
         """Returns what so many records of the index say, checked."""

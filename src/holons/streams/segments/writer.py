@@ -216,7 +216,7 @@ class SegmentWriter:
     def close(self) -> None:
         """Ends the current segment. The next write begins another one."""
         if self._directory is not None and self._pid == os.getpid():
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # what is not decided now, others decide when they need it
                 (self._directory / OPEN_FILE).unlink()
                 if self._open is not None:
                     decide(self._directory, self._open.records, durable=self.storage.durable)
