@@ -43,6 +43,10 @@ since reading continues behind what is gone.
 stops with `CheckpointLost` only after `loss_patience_s` of time in which other nodes could be heard. Meanwhile no
 partition runs on a guess.
 
+*Missing seals.* A record is stored once what was sealed is in the sync stream, so who resumes from it does not seal it
+again. If the stream was restored from an older copy, the partition runs again from the beginning of its input
+(`missing.py`): that needs no window of others unless its program awaits some.
+
 *Idle* is a partition whose owner has read to the end of its log and seen no row there for `idle_s`. A partition that waits
 for a window is not idle, and time in which a log did not answer does not count. Of several owners the one that has read
 the most decides; dead nodes do not. A mark is the least progress of the partitions that are neither idle nor ended, and is

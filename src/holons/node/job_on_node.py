@@ -8,9 +8,11 @@ from typing import Any
 from holons.errors import CheckpointLost, RowsTrimmed
 from holons.node.idle import WhoIsIdle, who_is_idle
 from holons.node.messages import Running
+from holons.node.missing import MissingSeals
 from holons.node.partition import PartitionTasklet
 from holons.node.ports import Ports, partitions_of
 from holons.node.previews import PreviewExchange
+from holons.node.recovery import Forget
 from holons.node.settings import Settings
 from holons.node.skew import Slowest
 from holons.node.state_keeper import StateKeeper
@@ -37,6 +39,7 @@ class JobOnNode:
         self.live = False
         """Whether somebody has read live rows."""
         self.previews = PreviewExchange(self)
+        self._missing = MissingSeals()
         self.trim_soon = False
         self._slowest: Slowest | None = None
         self.lost: CheckpointLost | None = None
@@ -82,6 +85,7 @@ class JobOnNode:
             self.rejoin()
             return True
         self.previews.exchange()
+        self._missing.look(self)
         return received > 0
 
     def rejoin(self) -> None:
@@ -111,9 +115,9 @@ class JobOnNode:
         """Stores the shared state if it is time to."""
         self._keeper.store_if_due()
 
-    def start(self, partition: int) -> PartitionTasklet:
-        """Begins to run a partition, from its newest checkpoint."""
-        tasklet = self.tasklets[partition] = PartitionTasklet(self, partition)
+    def start(self, partition: int, forget: Forget = "nothing") -> PartitionTasklet:
+        """Begins to run a partition, from its newest checkpoint, as far as that is not to be forgotten."""
+        tasklet = self.tasklets[partition] = PartitionTasklet(self, partition, forget)
         return tasklet
 
     def tick(self, tasklet: PartitionTasklet) -> bool:

@@ -9,7 +9,7 @@ from holons.node.idle import LIVE_IDLE_S, Idleness, furthest, mark_beside_active
 from holons.node.messages import Running
 from holons.node.outbox import Outbox
 from holons.node.pace import Pace
-from holons.node.recovery import Checkpoints, Reached, past
+from holons.node.recovery import Checkpoints, Forget, Reached, past, stream_lost
 from holons.node.skew import ahead, owes_windows
 from holons.node.state_keeper import REST_RATIO
 from holons.program import Cut
@@ -26,7 +26,7 @@ _FIRST_CALLS = 32
 class PartitionTasklet:
     """Reads a partition's log, runs the program over it, and writes and stores what comes of it."""
 
-    def __init__(self, here: JobOnNode, partition: int) -> None:
+    def __init__(self, here: JobOnNode, partition: int, forget: Forget = "nothing") -> None:
         self.here = here
         self.partition = partition
         index, self._place = here.places[partition]
@@ -35,9 +35,9 @@ class PartitionTasklet:
         cut = here.cuts[partition] if partition < len(here.cuts) else Cut()
         self.checkpoints = Checkpoints(here.ports.store, here.name, partition, here.job, cut.begin)
         self.outbox = Outbox(here, partition)
-        records = self.checkpoints.load(self._input_bounds, self.outbox.written_to)
+        records = self.checkpoints.load(self._input_bounds, self.outbox.written_to, forget)
         self.run = here.job.open_run(partition, len(here.places), input_index=index, resume=records, cut=cut)
-        self._check_served()
+        self._check_served(forget)
         progress = self.run.progress
         self.durable = Reached(
             BEGINNING, (BEGINNING,) * len(progress.counted_to), (BEGINNING,) * len(progress.emitted_to)
@@ -61,10 +61,13 @@ class PartitionTasklet:
     def _input_bounds(self) -> tuple[int, int]:
         return self._input.start(self._place), self._input.end(self._place)
 
-    def _check_served(self) -> None:
+    def _check_served(self, forget: Forget) -> None:
         """Never wrong rows: a run that would read what was trimmed does not begin."""
         here, run = self.here, self.run.progress
-        served = here.state.serves(here.job.sealed_by_clock(run.sealed_to, run.counted_to), run.emitted_to)
+        processed = here.job.sealed_by_clock(run.sealed_to if here.job.awaits else ENDING, run.counted_to)
+        served = here.state.serves(processed, run.emitted_to)
+        if forget != "nothing" and not served:
+            raise stream_lost(f"{here.name}: partition {self.partition}", "windows that it awaits were trimmed")
         if not served or not past(run.emitted_to, run.forgotten_to):
             raise CheckpointLost(
                 f"{self.here.name}: partition {self.partition} would need windows that were trimmed",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from holons.streams import Cursor
 from holons.wcrdt import RecordFormat
 from holons.windows import BEGINNING, ENDING
 
+Forget: TypeAlias = Literal["nothing", "rows", "everything"]
+"""What a partition does again although records say that it was done: nothing, its rows, or its windows too."""
 _KEPT = 2
 T = TypeVar("T")
 
@@ -59,6 +61,14 @@ def past(emitted_to: Sequence[int], forgotten_to: Sequence[int]) -> bool:
     """Whether windows of all stages are past what was forgotten. Nothing is emitted where nothing is said."""
     stages = zip_longest(emitted_to, forgotten_to, fillvalue=BEGINNING)
     return all(emitted >= forgotten for emitted, forgotten in stages)
+
+
+def stream_lost(what: str, why: str) -> CheckpointLost:
+    """Returns the error of something that cannot be sealed again although the sync stream has lost it."""
+    return CheckpointLost(
+        f"{what}: the sync stream has lost what was sealed, and {why}",
+        hint="its directory is older than the checkpoints: restore all of the site from one copy, or resubmit the job",
+    )
 
 
 class Reached(NamedTuple):
@@ -148,12 +158,19 @@ class Checkpoints:
         sealed, *counted = _least(position[1:] for position in process)
         return Reached(sealed, tuple(counted), _least(position[1:] for position in window))
 
-    def load(self, input_bounds: Callable[[], tuple[int, int]], output_end: Callable[[str], int]) -> Records:
+    def load(
+        self,
+        input_bounds: Callable[[], tuple[int, int]],
+        output_end: Callable[[str], int],
+        forget: Forget = "nothing",
+    ) -> Records:
         """The newest records that the logs bear out; nothing at all if none was ever stored.
 
         An owner that runs meanwhile may replace them, and those of before and of after need not go together. So they are
         only lost if they are once more when everything is read anew, and none has been stored meanwhile.
         """
+        if forget != "nothing":
+            return self._load_without(forget, input_bounds()[0], output_end)
         lost: tuple[list[Position], list[Position]] | None = None
         while True:
             bounds = input_bounds()
@@ -165,6 +182,14 @@ class Checkpoints:
                 if stored == lost:
                     raise
                 lost = stored
+
+    def _load_without(self, forget: Forget, start: int, output_end: Callable[[str], int]) -> Records:
+        """The records without what is to be forgotten."""
+        if start > self._begin:
+            raise stream_lost(self._process, f"the input log only begins at {start}")
+        if forget == "everything":
+            return Records()
+        return Records(None, self._newest(self._window, self._job.window_header, lambda *_: True, output_end)[1])
 
     def _process_record(
         self, bounds: tuple[int, int], emitted: Position, output_end: Callable[[str], int]

@@ -151,6 +151,11 @@ class Job:
         """Where a run of this job leaves off that has stored these records, and was itself silent up to `before`."""
         return cut_after(records, before)
 
+    @property
+    def awaits(self) -> bool:
+        """Whether `process` may read completed windows."""
+        return self.layout.asynchronous
+
     def sealed_by_clock(self, sealed_to: int, counted_to: Sequence[int]) -> list[int]:
         """How far each stage is sealed once stage 0 is sealed so far everywhere; then how far each lane is."""
         return [*(self.layout.reach(stage, sealed_to) for stage in range(self.layout.stages)), *counted_to]

@@ -102,8 +102,11 @@ class SharedState(Protocol):
         """Takes in a preview of any run."""
         ...
 
-    def gaps(self) -> Sequence[object]:
-        """The messages that are missing while later ones wait for them. A state with gaps is not stored."""
+    def gaps(self) -> Sequence[tuple[int, int, int]]:
+        """Where messages are missing while later ones wait for them: clock, partition, and up to where all are there.
+
+        A state with gaps is not stored.
+        """
         ...
 
     def oldest(self, stage: int) -> int:

@@ -111,8 +111,8 @@ class Sums:
     def receive_preview(self, data: bytes) -> None:
         raise AssertionError("there are no previews")
 
-    def gaps(self) -> Sequence[object]:
-        return self._waiting
+    def gaps(self) -> Sequence[tuple[int, int, int]]:
+        return [(0, message.partition, 0) for message in self._waiting]
 
     def oldest(self, stage: int) -> int:
         return min((held.trimmed + 1 for held in self.held if held.sums), default=ENDING)
@@ -291,6 +291,8 @@ class SumJob(Job):
 
     def window_header(self, record) -> RecordHeader:
         return RecordHeader({CHANNEL: msgspec.msgpack.decode(record, type=Emitted).calls})
+
+    awaits = True
 
     def sealed_by_clock(self, sealed_to: int, counted_to: tuple[int, ...]) -> list[int]:
         return [sealed_to]
