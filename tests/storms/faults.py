@@ -21,7 +21,7 @@ class Disk:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.full = self.was_full = False
+        self.full = self.was_full = self.was_restored = False
         self.copies: list[tuple[Path, int, bytes]] = []
         """Of files that were damaged: from where on, and what was there before."""
         self._mounted = False
@@ -38,7 +38,7 @@ class Disk:
 
     def unmount(self) -> None:
         if self._mounted:
-            subprocess.run(["umount", self.path], check=True)
+            subprocess.run(["umount", "--lazy", self.path], check=True)  # who reads it may still have a file open
             self._mounted = False
 
     def fill(self) -> bool:
@@ -69,6 +69,7 @@ class Disk:
 
     def restore(self) -> None:
         """Puts back what was damaged."""
+        self.was_restored = True
         for path, at, data in reversed(self.copies):
             with suppress(FileNotFoundError), path.open("r+b") as file:
                 file.seek(at)

@@ -260,7 +260,7 @@ class Storm:
             self.remedies["removed strange messages"] += 1
         elif "submit the job once more" in error or "resubmit the job" in error:
             self.remedies["submitted once more"] += 1
-        elif "hint: " in error and "restore" in error and self.disk.copies:
+        elif "hint: " in error and "restore" in error and (self.disk.copies or self.disk.was_restored):
             self._stop_nodes()
             self.disk.restore()
             self.remedies["restored from a copy"] += 1

@@ -5,7 +5,8 @@
 Every writer appends its records to the same file (`O_APPEND`): the kernel puts them one behind the other, and a record of
 64 bytes at a multiple of 64 is written whole or not at all, whatever happens to its writer. The order of the records is the
 order of the rows, for good. A file holds so many records; one that landed behind them does not count, and its writer
-appends it to the next file. A record that the machine's death has torn does not count either.
+appends it to the next file. Nothing counts from where a file was torn: by a disk that was full, its end is in the midst of a
+record; by the death of the machine, a record is all zeros. Any other record whose checksum is wrong is damage.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from isal.isal_zlib import crc32
 
 from holons import disk
 from holons.disk import unavailable
-from holons.errors import InvariantBroken, LogUnavailable
+from holons.errors import InvariantBroken, LogDamaged, LogUnavailable
 
 _RECORD: Final = struct.Struct("<IIQQQ32x")  # checksum of the rest, partition, writer, first offset, rows
 RECORD_BYTES: Final = 64
@@ -122,13 +123,24 @@ class AppendOrder:
         try:
             size = (self._records_per_file - self._read) * RECORD_BYTES
             data = os.pread(file, size, self._read * RECORD_BYTES)
+            torn = os.fstat(file).st_size % RECORD_BYTES != 0
         finally:
             os.close(file)
         for at in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
-            self._read += 1
             checksum, partition, writer, offset, rows = _RECORD.unpack_from(data, at)
-            if crc32(data[at + _CHECKSUM_BYTES : at + RECORD_BYTES]) == checksum and partition < len(self._partitions):
+            whole = crc32(data[at + _CHECKSUM_BYTES : at + RECORD_BYTES]) == checksum
+            if whole and partition < len(self._partitions):
                 self._partitions[partition].add(writer, offset, rows)
+            elif not whole and not torn and any(data[at : at + RECORD_BYTES]):
+                raise self._damaged()
+            self._read += 1
+
+    def _damaged(self) -> LogDamaged:
+        path = self._file(self._number)
+        return LogDamaged(
+            f"record {self._read} of {path.name} in {self._directory.name} has a wrong checksum",
+            hint=f"rows that were acknowledged would be missing, or elsewhere: restore it from a copy: {path}",
+        )
 
     def position(self, partition: int, writer: int, offset: int) -> int:
         """Returns the position of a row that is in the order, as of the last look."""

@@ -89,6 +89,34 @@ def test_what_is_torn_counts_for_nobody(tmp_path):
     assert len(list(tmp_path.glob("order.*"))) == 2
 
 
+@pytest.mark.parametrize("at", [0, 3, 4, 10, 31, 63])
+def test_a_bit_that_is_turned_over_is_named_and_nothing_is_read_around_it(tmp_path, at):
+    order = AppendOrder(tmp_path, 1)
+    for offset in (0, 3, 6):
+        order.add(0, 1, offset, 3)
+    (path,) = tmp_path.glob("order.*")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: 64 + at] + bytes([whole[64 + at] ^ 4]) + whole[65 + at :])
+    later = AppendOrder(tmp_path, 1)
+    for _ in range(2):
+        with pytest.raises(LogDamaged, match=f"record 1 of order.00000000 .*\n.*restore it from a copy: {path}"):
+            later.refresh()
+    path.write_bytes(whole)
+    later.refresh()
+    assert later.end(0) == 9
+
+
+def test_a_record_that_a_machine_did_not_write_before_it_died_does_not_count(tmp_path):
+    order = AppendOrder(tmp_path, 1)
+    order.add(0, 1, 0, 3)
+    with (tmp_path / "order.00000000").open("ab") as file:
+        file.write(bytes(64))
+    order.add(0, 1, 3, 4)
+    later = AppendOrder(tmp_path, 1)
+    later.refresh()
+    assert later.end(0) == 7
+
+
 def test_rows_that_a_dead_writer_did_not_get_into_the_order_are_nowhere(tmp_path):
     with AppendedLog(tmp_path, 1, "a#1") as first, AppendedLog(tmp_path, 1, "b#1") as second:
         first.append(0, rows(1, 2))
