@@ -52,6 +52,7 @@ class Cuts:
         self._trimmed: IntArray = np.zeros(partitions, dtype=np.int64)
         self._found: list[CutRanks] = []
         self._selected: tuple[IntArray, Gap | None] | None = None
+        self._gap: Gap | None = None  # the newest one for the next cut
         self._selected_at = FIRST  # the least frontier then
         self._frontiers = [FIRST] * partitions
         self.changes = 0
@@ -151,10 +152,11 @@ class Cuts:
 
     def _select(self) -> tuple[IntArray, Gap | None]:
         if self._selected is None:
-            selection = select(self.known, self.floor, self.window)
+            selection = select(self.known, self.floor, self.window, self._gap)
             number = self.trimmed_to + len(self._found)
             for index, key in enumerate(selection.keys):
                 self._found.append(CutRanks(number + 1 + index, selection.ranks[index], key))
+            self._gap = selection.gap
             self._selected, self._selected_at = (selection.certain, selection.gap), min(self._frontiers)
         return self._selected
 

@@ -52,22 +52,35 @@ class _Bounds(NamedTuple):
     def key(self, at: int) -> Key:
         return Key(int(self.times[at]), int(self.partitions[at]), int(self.numbers[at]))
 
+    def since(self, key: Key) -> _Bounds:
+        """Returns what is known from a key on."""
+        first, last = (int(np.searchsorted(self.times, key.time, side=side)) for side in ("left", "right"))
+        own, numbers = self.partitions[first:last], self.numbers[first:last]
+        below = (own < key.partition) | (np.equal(own, key.partition) & (numbers < key.number))
+        first += int(np.count_nonzero(below))
+        least, greatest = self.least[:, first:], self.greatest[:, first:]
+        return _Bounds(self.times[first:], self.partitions[first:], self.numbers[first:], least, greatest)
 
-def select(known: Sequence[KnownRanks], floor: IntArray, window: CountWindow) -> Selection:
-    """Returns the cuts after `floor`, the ranks of the last one, as far as they are known."""
+
+def select(known: Sequence[KnownRanks], floor: IntArray, window: CountWindow, before: Gap | None = None) -> Selection:
+    """Returns the cuts after `floor`, the ranks of the last one, as far as they are known.
+
+    `before` is the gap that was found with fewer samples: of those below it none is looked at again.
+    """
     frontiers = [samples.frontier(partition) for partition, samples in enumerate(known)]
     safe, base = min(frontiers), int(floor.sum())
     least, greatest = _at(known, floor, safe)
     ended = window.partial and all(key.is_end for key in frontiers)
     if not ended and int(greatest.sum()) < window.after(base):
         return Selection(np.zeros((0, len(known)), dtype=np.int64), [], least, None)
-    return _searched(known, floor, window, safe, ended=ended)
+    below = Gap(FIRST, safe, floor, floor) if before is None else before
+    return _searched(known, floor, window, safe, below, ended=ended)
 
 
 def _searched(
-    known: Sequence[KnownRanks], floor: IntArray, window: CountWindow, safe: Key, *, ended: bool
+    known: Sequence[KnownRanks], floor: IntArray, window: CountWindow, safe: Key, before: Gap, *, ended: bool
 ) -> Selection:
-    bounds = _bounds(known, floor, safe)
+    bounds = _bounds(known, before.least, safe).since(before.lo)
     least, greatest = bounds.least.sum(axis=0), bounds.greatest.sum(axis=0)
     wanted = window.boundaries(int(floor.sum()), int(least[-1]) if len(least) else 0)
     at = np.searchsorted(least, wanted, side="left")
@@ -77,18 +90,19 @@ def _searched(
     keys = [bounds.key(index) for index in at[:found].tolist()]
     if found:
         floor = ranks[-1]
+        before = Gap(FIRST, safe, floor, floor)
     boundary = window.after(int(floor.sum()))
     if ended and (rest := _rest(known, floor, boundary)) is not None:
         ranks, keys, floor = np.vstack((ranks, rest)), [*keys, max(s.frontier(a) for a, s in enumerate(known))], rest
         return Selection(ranks, keys, floor, None)
     below = int(np.searchsorted(greatest, boundary, side="right")) - 1
-    certain = np.maximum(floor, bounds.least[:, below]) if below >= 0 else floor
+    certain = np.maximum(before.least, bounds.least[:, below]) if below >= 0 else before.least
     above = int(np.searchsorted(least, boundary, side="left"))
     if above == len(least):
         above -= 1  # the least frontier itself
         if above < 0 or greatest[above] < boundary:
             return Selection(ranks, keys, certain, None)
-    lo = bounds.key(below) if below >= 0 else FIRST
+    lo = bounds.key(below) if below >= 0 else before.lo
     return Selection(ranks, keys, certain, Gap(lo, bounds.key(above), certain, bounds.greatest[:, above]))
 
 
