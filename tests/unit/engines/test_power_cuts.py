@@ -26,6 +26,7 @@ from holons.program import Collected, canonical
 from holons.semantics import run as run_oracle
 from holons.store import DirectoryStore
 from holons.streams import ByTime, FileSink, ReadableLog, in_memory
+from holons.streams.segments.writer import Entry
 from holons.windows import END
 
 Step = Callable[[DirectorySite], object]
@@ -220,6 +221,31 @@ def test_a_driver_hands_the_durability_of_its_settings_on(tmp_path):
         assert ProcessNodes(site, Settings(durability="disk")).site.durability == "disk"
     assert ProcessNodes(DirectorySite(tmp_path, durability="disk"), Settings()).site.durability == "disk"
     assert pickle.loads(pickle.dumps(DirectorySite(tmp_path, durability="disk"))).durability == "disk"
+
+
+def test_a_takeover_survives_and_what_a_slow_producer_publishes_after_it_stays_without_effect(disk, tmp_path):  # noqa: F811
+    site, random = DirectorySite(disk.root / "site", durability="disk"), Random(3)
+    slow = site.producer("in", 1, "slow")
+    slow.append(0, batch(0))
+    standing = slow._writer._open
+    standing.prepare([Entry(0, 1, batch(99))])
+    with site.producer("in", 1, "quick") as quick:
+        quick.append(0, batch(1))
+    standing.publish()
+    for number in range(20):
+        left = disk.cut(tmp_path / f"cut-{number}", random if number else None)
+        assert in_input(DirectorySite(left / "site", durability="disk")) == [0, 1]
+
+
+def test_rows_that_others_append_later_are_made_durable_too(disk, tmp_path):  # noqa: F811
+    with DirectorySite(disk.root / "site").producer("in", 1, "producer") as log:
+        log.append(0, batch(0))
+        with DirectorySite(disk.root / "site", durability="disk").input("in", "node") as reader:
+            for value in range(3):
+                assert len(reader.read(0, value, 9)) == 1
+                left = disk.cut(tmp_path / f"cut-{value}")
+                assert in_input(DirectorySite(left / "site")) == list(range(value + 1))
+                log.append(0, batch(value + 1))
 
 
 def bids(partition: int) -> pl.DataFrame:

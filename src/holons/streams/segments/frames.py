@@ -28,6 +28,7 @@ from isal.isal_zlib import crc32
 from holons.arrow import column_names
 from holons.errors import LogDamaged
 from holons.streams.log import Chunk, Whole, chosen_fields
+from holons.streams.segments.validation import validate
 
 ROWS: Final = 1
 DICTIONARY_ROWS: Final = 2  # rows of a schema that has dictionaries: their messages come before the batch's
@@ -272,7 +273,7 @@ def read_rows(
     with _understood(frame):
         rows = schema.rows(body)
         known = rows if len(chosen) == rows.num_columns else rows.select(chosen)
-        known.validate(full=True)
+        validate(known)
     if rows.num_rows != frame.length:
         raise frame_damaged(frame, f"{rows.num_rows} rows instead of {frame.length}")
     if len(chosen) == rows.num_columns:
@@ -285,7 +286,7 @@ def read_rows(
             read(data[place.first : place.end], place.first)
         _check_columns(frame, data, (places[at] for at in others))
         with _understood(frame):
-            rows.validate(full=True)
+            validate(rows)
         return rows
 
     known_whole = Whole(schema.schema, whole)
