@@ -69,12 +69,13 @@ def select(known: Sequence[KnownRanks], floor: IntArray, window: CountWindow, be
     """
     frontiers = [samples.frontier(partition) for partition, samples in enumerate(known)]
     safe, base = min(frontiers), int(floor.sum())
-    least, greatest = _at(known, floor, safe)
     ended = window.partial and all(key.is_end for key in frontiers)
-    if not ended and int(greatest.sum()) < window.after(base):
-        return Selection(np.zeros((0, len(known)), dtype=np.int64), [], least, None)
-    below = Gap(FIRST, safe, floor, floor) if before is None else before
-    return _searched(known, floor, window, safe, below, ended=ended)
+    if before is None:
+        least, greatest = _at(known, floor, safe)
+        if not ended and int(greatest.sum()) < window.after(base):
+            return Selection(np.zeros((0, len(known)), dtype=np.int64), [], least, None)
+        before = Gap(FIRST, safe, floor, floor)
+    return _searched(known, floor, window, safe, before, ended=ended)
 
 
 def _searched(

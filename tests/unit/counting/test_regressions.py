@@ -30,7 +30,7 @@ from holons.counting import FIRST, CountedPartition, CountWindow, Cuts, KnownRan
 from holons.counting.schemes import Async, Central, Message, Mon, Ruler, Scheme, Sync, requests, roots
 from holons.counting.schemes.asynchronous import AsyncLocal, AsyncRoot
 from holons.counting.schemes.cover import Cover, Frontiers
-from holons.counting.schemes.decision import Atoms, Cutting, Decision, decide
+from holons.counting.schemes.decision import Cutting, Decision, decide
 from holons.counting.schemes.machines import LedgerLocal
 from holons.counting.schemes.messages import Cut, Frontier, Predicted, Segments, Split
 from holons.counting.schemes.requests import AnsweringLocal
@@ -114,7 +114,7 @@ def test_an_accepted_cut_is_below_the_first_keys_of_all_other_ranges(monkeypatch
     streams = Streams([[*rows_at(*range(1, 4), *range(30, 60)), END], [*rows_at(*range(4, 40)), END]])
     Predicts(size=10, error=1).patch(monkeypatch)
     assert not goes_wrong(scheme, streams, CountWindow(20), pace=0.0)
-    monkeypatch.setattr(Atoms, "begun", lambda self, key: np.zeros(len(self.counts), dtype=np.bool_))
+    monkeypatch.setattr("holons.counting.schemes.decision._separates", lambda key, ranks, first: True)
     assert goes_wrong(scheme, streams, CountWindow(20), pace=0.0) or goes_wrong(scheme, rows_max=200)
 
 

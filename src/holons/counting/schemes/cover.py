@@ -39,13 +39,13 @@ class Piece(NamedTuple):
 
 
 class AtomColumns(NamedTuple):
-    """Rows and folded ranges of one partition, in order: each one's last and first key, and how many rows it has."""
+    """Rows and folded ranges of one partition, in order: each one's last and first key, and the rank of its last row."""
 
     times: IntArray
     numbers: IntArray
     first_times: IntArray
     first_numbers: IntArray
-    counts: IntArray
+    ends: IntArray
 
     @staticmethod
     def of(pieces: Sequence[Piece]) -> AtomColumns:
@@ -65,12 +65,12 @@ class AtomColumns(NamedTuple):
         last, first = [piece.last for piece in pieces], [piece.first for piece in pieces]
         keys = [[key.time for key in last], [key.number for key in last]]
         keys += [[key.time for key in first], [key.number for key in first]]
-        return AtomColumns(*np.array([*keys, [piece.end - piece.start for piece in pieces]], dtype=np.int64))
+        return AtomColumns(*np.array([*keys, [piece.end for piece in pieces]], dtype=np.int64))
 
     @staticmethod
     def of_rows(piece: Piece) -> AtomColumns:
         times, numbers = piece.run.times(piece.start, piece.end), piece.run.numbers(piece.start, piece.end)
-        return AtomColumns(times, numbers, times, numbers, np.ones(len(times), dtype=np.int64))
+        return AtomColumns(times, numbers, times, numbers, np.arange(piece.start + 1, piece.end + 1, dtype=np.int64))
 
 
 _NO_ATOMS: Final = AtomColumns(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
@@ -252,7 +252,7 @@ class Cover:
             self._pieces, self._atoms = None, []
         elif self._pieces is not None:
             if self._atoms:
-                gone = int(np.searchsorted(np.cumsum(self.atoms.counts), rank - self.floor, side="right"))
+                gone = int(np.searchsorted(self.atoms.ends, rank, side="right"))
                 self._atoms = [AtomColumns(*(column[gone:] for column in self.atoms))]
             self._pieces = [piece._replace(start=max(piece.start, rank)) for piece in self._pieces[at:]]
         self.floor, self._known_to = rank, max(self._known_to, rank)

@@ -4,7 +4,7 @@ A set of rows is all that precedes a cut exactly when its largest key T is below
 known row, and T is at or below the frontier of every partition. Totals do not tell: 4 + 4 folded rows and 2 + 2 others fill
 a window of 10 also where the true split is 3 and 7.
 
-Columns, not rows: an atom is a row or a folded range, and atoms are sorted and counted as arrays.
+Columns, not rows: an atom is a row or a folded range. Each partition's atoms are in order, so nothing is sorted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from holons.algebra import IntArray
-from holons.counting.keys import FIRST, Key
+from holons.counting.keys import FIRST, Key, rank_in
 from holons.counting.schemes.cover import Cover
 
 
@@ -40,98 +39,93 @@ class Decision(NamedTuple):
     """The cut is in `(lo, hi]`, and folded ranges hide where."""
 
 
-class Keys(NamedTuple):
-    """Keys as columns, in the order of keys."""
-
-    times: IntArray
-    partitions: IntArray
-    numbers: IntArray
-
-    def key(self, at: int) -> Key:
-        return Key(int(self.times[at]), int(self.partitions[at]), int(self.numbers[at]))
-
-    def upto(self, key: Key) -> int:
-        """Returns how many keys are at or below a key."""
-        first, last = (int(np.searchsorted(self.times, key.time, side=side)) for side in ("left", "right"))
-        same = slice(first, last)
-        return first + int(
-            np.count_nonzero(not_above(self.times[same], self.partitions[same], self.numbers[same], key))
-        )
-
-
-class Atoms(NamedTuple):
-    """All known rows and folded ranges, in the order of their last keys."""
-
-    last: Keys
-    first_times: IntArray
-    first_numbers: IntArray
-    counts: IntArray
-
-    @staticmethod
-    def of(covers: Sequence[Cover]) -> Atoms:
-        columns = [cover.atoms for cover in covers]
-        partitions = np.repeat(np.arange(len(covers), dtype=np.int64), [len(column.times) for column in columns])
-        times, numbers, first_times, first_numbers, counts = (
-            np.concatenate(parts) for parts in zip(*columns, strict=True)
-        )
-        order = np.argsort(
-            times, kind="stable"
-        )  # equal times keep the order of partitions, and of each partition's rows
-        last = Keys(times[order], partitions[order], numbers[order])
-        return Atoms(last, first_times[order], first_numbers[order], counts[order])
-
-    def begun(self, key: Key) -> npt.NDArray[np.bool_]:
-        """Returns which atoms begin at or below a key."""
-        return not_above(self.first_times, self.last.partitions, self.first_numbers, key)
-
-    def below(self, pane: int) -> Key:
-        """Returns the greatest known key with certainly at most so many rows at or below it.
-
-        Folded ranges count whole from their first key on.
-        """
-        order = np.lexsort((self.first_numbers, self.last.partitions, self.first_times))
-        fitting = int(np.searchsorted(np.cumsum(self.counts[order]), pane, side="right"))
-        if fitting == len(order):
-            return self.last.key(len(order) - 1)
-        first = Keys(self.first_times[order], self.last.partitions[order], self.first_numbers[order])
-        best = first.key(fitting - 1) if fitting else FIRST
-        ended = self.last.upto(first.key(fitting))
-        if ended and self.last.key(ended - 1) == first.key(fitting):
-            ended -= 1
-        return max(best, self.last.key(ended - 1)) if ended else best
-
-
 def decide(covers: Sequence[Cover], pane: int, *, partial: bool) -> Decision:
     """Returns what is known of the cut `pane` rows after the last one.
 
     With `partial` there is one at the end of all partitions, too.
     """
-    floor = np.array([cover.floor for cover in covers], dtype=np.int64)
-    ends = np.array([cover.end for cover in covers], dtype=np.int64)
-    total = int(ends.sum() - floor.sum())
+    total = sum(cover.end - cover.floor for cover in covers)
     if total < pane:
         if partial and total and all(cover.frontier.is_end for cover in covers):
+            ends = np.array([cover.end for cover in covers], dtype=np.int64)
             return Decision(Cutting(ends, max(cover.frontier for cover in covers)))
         return Decision(missing=pane - total)
-    atoms, frontiers = Atoms.of(covers), [cover.frontier for cover in covers]
-    reached = np.cumsum(atoms.counts)
-    at = int(np.searchsorted(reached, pane, side="left"))
-    key, safe = atoms.last.key(at), min(frontiers)
+    floors, frontiers = [cover.floor for cover in covers], [cover.frontier for cover in covers]
+    last = [Atoms(cover.floor, cover.atoms.times, cover.atoms.numbers, cover.atoms.ends) for cover in covers]
+    first = [
+        Atoms(cover.floor, cover.atoms.first_times, cover.atoms.first_numbers, cover.atoms.ends) for cover in covers
+    ]
+    key, safe = _reaching(last, sum(floors) + pane), min(frontiers)
+    assert key is not None, "there are as many rows"
     late = tuple(partition for partition, frontier in enumerate(frontiers) if frontier < key)
     if late:
-        hidden = int(atoms.counts[atoms.begun(safe)].sum()) > pane
-        return Decision(key=key, late=late, bracket=(atoms.below(pane), safe) if hidden else None)
-    if reached[at] == pane and not atoms.begun(key)[at + 1 :].any():
-        sizes = np.zeros(len(covers), dtype=np.int64)
-        np.add.at(sizes, atoms.last.partitions[: at + 1], atoms.counts[: at + 1])
-        return Decision(Cutting(floor + sizes, key))
-    return Decision(key=key, bracket=(atoms.below(pane), key))
+        hidden = sum(_ranks(first, safe)) > sum(floors) + pane
+        return Decision(key=key, late=late, bracket=(_below(first, last, pane), safe) if hidden else None)
+    ranks = _ranks(last, key)
+    if sum(ranks) == sum(floors) + pane and _separates(key, ranks, first):
+        return Decision(Cutting(np.array(ranks, dtype=np.int64), key))
+    return Decision(key=key, bracket=(_below(first, last, pane), key))
 
 
-def not_above(times: IntArray, partitions: IntArray, numbers: IntArray, key: Key) -> npt.NDArray[np.bool_]:
-    """Returns which keys are at or below a key."""
-    same = np.equal(partitions, key.partition) & (numbers <= key.number)
-    earlier: npt.NDArray[np.bool_] = (times < key.time) | (
-        np.equal(times, key.time) & ((partitions < key.partition) | same)
-    )
-    return earlier
+class Atoms(NamedTuple):
+    """Rows and folded ranges of one partition, each by its first or by its last key, and the rank of its last row."""
+
+    floor: int
+    times: IntArray
+    numbers: IntArray
+    ends: IntArray
+
+    def rank(self, atoms: int) -> int:
+        """Returns the rank at the end of the first ones."""
+        return int(self.ends[atoms - 1]) if atoms else self.floor
+
+    def key(self, atom: int, partition: int) -> Key:
+        return Key(int(self.times[atom]), partition, int(self.numbers[atom]))
+
+
+def _ranks(atoms: Sequence[Atoms], key: Key) -> list[int]:
+    """Every partition's rank at a key."""
+    return [part.rank(rank_in(part.times, part.numbers, partition, key)) for partition, part in enumerate(atoms)]
+
+
+def _separates(key: Key, ranks: list[int], first: Sequence[Atoms]) -> bool:
+    """Whether all ranges that do not end at or below a key begin above it."""
+    return ranks == _ranks(first, key)
+
+
+def _below(first: Sequence[Atoms], last: Sequence[Atoms], pane: int) -> Key:
+    """The greatest known key with certainly at most so many rows at or below it.
+
+    Folded ranges count whole from their first key on.
+    """
+    beyond = _reaching(first, sum(part.floor for part in first) + pane + 1)
+    best = FIRST
+    for partition, part in [*enumerate(first), *enumerate(last)]:
+        upto = len(part.times)
+        if beyond is not None:
+            upto = rank_in(part.times, part.numbers, partition, beyond._replace(number=beyond.number - 1))
+        if upto:
+            best = max(best, part.key(upto - 1, partition))
+    return best
+
+
+def _reaching(atoms: Sequence[Atoms], rank: int) -> Key | None:
+    """The least key whose global rank is at least so high: by bisection over time, not by sorting."""
+    if sum(part.rank(len(part.times)) for part in atoms) < rank:
+        return None
+    low = min(int(part.times[0]) for part in atoms if len(part.times))
+    high = max(int(part.times[-1]) for part in atoms if len(part.times))
+    while low < high:
+        middle = (low + high) // 2
+        if sum(part.rank(int(part.times.searchsorted(middle, "right"))) for part in atoms) < rank:
+            low = middle + 1
+        else:
+            high = middle
+    edges = [tuple(int(part.times.searchsorted(low, side)) for side in ("left", "right")) for part in atoms]
+    missing = rank - sum(part.rank(before) for part, (before, _) in zip(atoms, edges, strict=True))
+    for partition, (part, (before, upto)) in enumerate(zip(atoms, edges, strict=True)):
+        wanted = part.rank(before) + missing
+        if part.rank(upto) >= wanted:
+            return part.key(before + int(part.ends[before:upto].searchsorted(wanted)), partition)
+        missing -= part.rank(upto) - part.rank(before)
+    return None
