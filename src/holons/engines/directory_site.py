@@ -24,8 +24,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -35,11 +35,12 @@ from holons.disk import Durability
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
 from holons.engines.rules import DirectoryRetention
+from holons.engines.tidying import Tidier, held
 from holons.errors import BadInput
 from holons.names import check_name, decoded, encoded
 from holons.node import Ports, Settings, SiteWithFolders, no_such_input
 from holons.program import Collected
-from holons.store import DirectoryStore, GridStore, Store
+from holons.store import DirectoryStore, GridStore, MemoryStore, Store
 from holons.streams import DirectoryJournal
 from holons.streams.appended import AppendedLog, appended_partitions
 from holons.streams.folder import StoredLog, StoredSharedLog, StreamFolder
@@ -49,7 +50,7 @@ IN_MEMORY: Final = "memory"
 """Where a site keeps checkpoints that only live in the memory of nodes."""
 _PARTS: Final = (
     *("input", "output", "appended", "jobs", "shared", "journal", "store", "batches", "folds"),
-    *("retention", "consumers"),
+    *("retention", "consumers", "held"),
 )
 _LOADING: Final = "loading-"
 _SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
@@ -231,6 +232,14 @@ class DirectorySite(SiteWithFolders):
 
     def retention(self) -> DirectoryRetention:
         return DirectoryRetention(self.folder)
+
+    def hold(self, stream: str) -> AbstractContextManager[None]:
+        return held(self.folder("held", stream), self._shared, stream)
+
+    def tidier(self) -> Callable[[], None]:
+        store = self.store("tidier") if self._store != IN_MEMORY else MemoryStore()
+        tidier = Tidier(self.directory, self.folder, self._shared, store, self.clock)
+        return lambda: tidier.tidy(self.jobs)
 
     def decisions(self) -> DirectoryJournal:
         return DirectoryJournal(self.directory / "jobs", self._durability)

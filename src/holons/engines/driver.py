@@ -30,7 +30,7 @@ from holons.engines.node_logs import (
     level_wanted,
     with_logged_failures,
 )
-from holons.engines.orders import JobOrder, NodeOrder, Orders, job_order, orders_stream
+from holons.engines.orders import JobOrder, NodeOrder, Orders, OwnOrders, job_order, orders_stream
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent, StoreUnavailable
 from holons.node import Decisions, Node, Settings, Site, Stopped, Submitted, cancel, submit
@@ -109,7 +109,7 @@ class Driver(ABC):
         self._secret = secrets.token_bytes(32)
         self._token = uuid.uuid4().hex[:8]
         self._ports = site.ports(f"driver-{self._token}", self.settings)
-        self._orders = Orders(site.shared(orders_stream(self._token), f"driver-{self._token}"), self._secret)
+        self._orders = OwnOrders(site, self._token, self._secret)
         self._decisions = Decisions(self._ports.decisions)
         self._versions: dict[str, Submitted] = {}
         self._started = self._deaths = 0
@@ -268,6 +268,7 @@ class Driver(ABC):
             else:
                 self.replace_the_dead()
                 self._check_silence(now_s)
+                self._orders.tidy_site(now_s)
         return finished
 
     def run_to_end(self, job: Job, nodes: int) -> Collected:
@@ -303,6 +304,7 @@ class Driver(ABC):
         self.running.clear()
         self._retired.clear()
         self._relay.relay()
+        self._orders.close()
 
 
 def check_stopped(stopped: Stopped | None) -> None:

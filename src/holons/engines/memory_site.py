@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from holons.clock import Clock, Random, seeded
 from holons.engines.collecting import Outputs, emitted
@@ -105,6 +105,12 @@ class MemorySite(Site):
 
     def appends(self, job: str) -> bool:
         return job in self._appended
+
+    def hold(self, stream: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def tidier(self) -> Callable[[], None]:
+        return lambda: None
 
     def retention(self) -> MemoryRetention:
         return self._retention

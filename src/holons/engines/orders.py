@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from types import ModuleType
 from typing import Literal, TypeAlias
 
@@ -18,11 +19,13 @@ import cloudpickle
 import msgspec
 
 from holons import wire
-from holons.node import Submitted
+from holons.errors import LogDamaged, RecordDamaged
+from holons.node import Site, Submitted
 from holons.program import Job
 from holons.program.digest import installed
 from holons.streams import Cursor, SharedLog
 
+_TIDY_S = 15.0
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 
 
@@ -73,6 +76,29 @@ class Orders:
 
     def _signature(self, body: bytes) -> bytes:
         return hmac.digest(self._secret, body, "sha256")
+
+
+class OwnOrders(Orders):
+    """The stream of orders of the driver of this process. It goes with the driver, however that ends."""
+
+    def __init__(self, site: Site, token: str, secret: bytes) -> None:
+        self._holding = ExitStack()
+        self._holding.enter_context(site.hold(orders_stream(token)))
+        super().__init__(site.shared(orders_stream(token), f"driver-{token}"), secret)
+        self._tidy = site.tidier()
+        self._tidied_s = float("-inf")
+
+    def tidy_site(self, now_s: float) -> None:
+        """Removes now and then what other drivers, their nodes and versions of jobs have left."""
+        if now_s - self._tidied_s >= _TIDY_S:
+            self._tidied_s = now_s
+            with suppress(OSError, LogDamaged, RecordDamaged):  # whoever needs it says so; else it is tried again
+                self._tidy()
+
+    def close(self) -> None:
+        """Sends no orders any more: all nodes have ended."""
+        self._stream.close()
+        self._holding.close()
 
 
 def orders_stream(token: str) -> str:

@@ -22,7 +22,7 @@ from holons.streams import Journal, ReadableLog
 from holons.wire import encode
 
 _ENDED_KEPT = 100  # so many versions are remembered that have ended, and whose outputs do not count
-_SUMMARISED_MIN = 200  # so many decisions are replaced by their summary
+_SUMMARISED_MIN = 32  # so many decisions are replaced by their summary
 _LOOKS_FOR_START = 32  # once in so many looks that find nothing, a reader asks whether what it looks for was summarised
 _ALL = 0  # the decisions about all jobs are one partition of the journal
 

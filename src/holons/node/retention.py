@@ -39,8 +39,9 @@ def retain(ports: Ports, decisions: Decisions | None = None) -> None:
     for stream, kept_us in sorted(inputs.items()):
         _retain_input(ports, decisions, stream, kept_us)
     for job, kept_us in sorted(outputs.items()):
-        for version in decisions.jobs.history(job):
-            _retain_outputs(ports, version, kept_us)
+        for version in decisions.jobs.versions.values():
+            if version.name == job:
+                _retain_outputs(ports, version, kept_us)
     decisions.summarise()
 
 

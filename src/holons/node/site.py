@@ -6,7 +6,7 @@ implementation alone: nobody else makes the name of a file or of a topic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -138,6 +138,14 @@ class Site(NodeSite, Protocol):
 
     def appends(self, job: str) -> bool:
         """Returns whether a version's outputs were appended to (at least once), so that rows may be there again."""
+        ...
+
+    def hold(self, stream: str) -> AbstractContextManager[None]:
+        """Holds a shared stream that belongs to this process: it goes at the end of the context, or after its death."""
+        ...
+
+    def tidier(self) -> Callable[[], None]:
+        """Returns what removes the remains of nodes, drivers and versions that are gone; to be called now and then."""
         ...
 
     def shared_streams(self) -> list[str]:

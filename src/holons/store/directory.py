@@ -97,6 +97,9 @@ class DirectoryStore:
             for path in [*old, *self._leftovers(files)]:
                 with contextlib.suppress(FileNotFoundError):  # another node was faster
                     self._files.delete_file(path)
+            if self._local and len(old) == len(files):
+                with contextlib.suppress(OSError):  # something new is in it
+                    Path(self._folder(name)).rmdir()
 
     def tend(self, live: Sequence[str]) -> bool:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -44,6 +45,14 @@ class StreamFolder:
         """Returns the streams that hold rows, and how many partitions each has."""
         known = {stream: self.partitions(stream) for stream in self.names()}
         return {stream: partitions for stream, partitions in known.items() if partitions}
+
+    def trimmer_of_the_silent(self, stream: str, name: str) -> Callable[[float], None]:
+        """Returns what drops from a shared stream all of those who have been silent for so many seconds. It has a `name`."""
+        return self.open_shared(stream, name).trim_silent
+
+    def remove(self, stream: str) -> None:
+        """Removes a stream with all that is in it, which nobody needs any more."""
+        segments.remove(self.path, stream)
 
     def describe(self, stream: str) -> StreamDescription:
         """Returns what there is of a stream, for people; raises `BadInput` if there is no such stream."""

@@ -53,8 +53,8 @@ class SharedLog(Protocol):
     def trim(self, below: Cursor) -> None:
         """Drops messages below these positions; a reader that has not read them must start from a snapshot.
 
-        A writer of which nothing is left is forgotten after a while, with its start. So a reader that stood still for longer
-        than `STOOD_STILL_S` cannot know what it has missed; and the writer, should it come back, gets `WriterForgotten`.
+        A writer of which nothing is left is forgotten after some minutes, with its start. So a reader that stood still for
+        longer than `STOOD_STILL_S` cannot know what it has missed; and the writer, if it comes back, gets `WriterForgotten`.
         """
         ...
 

@@ -221,7 +221,7 @@ def test_a_named_consumer_holds_rows_until_it_has_read_them(world):
 
 def test_an_owner_that_is_too_slow_for_its_rows_begins_again_from_its_newest_records(world):
     """Two nodes run the partition; one stands still while the other goes on and rows are trimmed."""
-    world.site.retention().keep_input("visits", "10m")
+    world.site.retention().keep_input("visits", "2m")
     version = submit(JOB, world.site.ports("driver"))
     slow = world.start(version)
     world.pass_time(1200)
@@ -229,7 +229,7 @@ def test_an_owner_that_is_too_slow_for_its_rows_begins_again_from_its_newest_rec
     read_to = tasklet.offset
     world.nodes.clear()
     other = world.start(version)
-    world.pass_time(1200)
+    world.pass_time(480)  # not so long that its name is forgotten
     assert world.retain() > read_to
     world.nodes.append(slow)
     slow.jobs[version.id].tasklets[0] = tasklet

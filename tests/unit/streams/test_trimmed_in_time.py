@@ -11,7 +11,6 @@ from holons.streams import StreamFolder
 from holons.streams.segments import SegmentLog, SegmentSharedLog
 
 MINUTE_S = 60.0
-HOUR_S = 3600.0
 
 
 class HandSet:
@@ -98,7 +97,7 @@ def forgotten(tmp_path):
     other.append(b"seal")
     cursor = {}
     other.read(cursor, 10)
-    for _ in range(90):
+    for _ in range(30):
         clock.sleep_s(MINUTE_S)
         other.append(b"seal")
         other.trim({"node-a#1": 3})
@@ -110,16 +109,16 @@ def test_a_writer_that_is_long_gone_leaves_no_name_behind(tmp_path, forgotten):
     assert not [name for name in files_of(tmp_path) if "node-a" in name], files_of(tmp_path)
     assert other.starts() == {"node-b#1": 0}
     other.read(cursor, 100)
-    assert cursor == {"node-b#1": 91}, "its place in cursors goes too"
+    assert cursor == {"node-b#1": 31}, "its place in cursors goes too"
 
 
-def test_a_writer_is_known_for_an_hour_though_all_of_it_was_trimmed(tmp_path):
+def test_a_writer_is_known_for_ten_minutes_though_all_of_it_was_trimmed(tmp_path):
     clock = HandSet()
     with SegmentSharedLog(tmp_path, "sync", "node-a#1", clock=clock) as writer:
         writer.append(b"seal")
     with SegmentSharedLog(tmp_path, "sync", "node-b#1", clock=clock) as other:
         other.append(b"seal")
-        for _ in range(50):
+        for _ in range(8):
             clock.sleep_s(MINUTE_S)
             other.trim({"node-a#1": 1})
         assert other.starts() == {"node-a#1": 1, "node-b#1": 0}

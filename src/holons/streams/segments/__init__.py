@@ -4,7 +4,7 @@ Read `directory.py` (what lies where, and why nobody can block anybody), then `l
 """
 
 from holons.streams.segments.description import StreamDescription, describe
-from holons.streams.segments.directory import partitions_in, streams_in
+from holons.streams.segments.directory import partitions_in, remove, streams_in
 from holons.streams.segments.log import SegmentLog
 from holons.streams.segments.shared import SegmentSharedLog
 
@@ -14,5 +14,6 @@ __all__ = [
     "StreamDescription",
     "describe",
     "partitions_in",
+    "remove",
     "streams_in",
 ]

@@ -14,7 +14,7 @@ removes `open`, then looks what the segment holds, then deletes it, can lose not
 
 Floors are names of empty files: they appear at once, the highest counts, and no stopped process can hold them.
 
-The floor of a writer of a shared stream goes an hour after all of it was trimmed, once a trimmer has seen for a minute
+The floor of a writer of a shared stream goes ten minutes after all of it was trimmed, once somebody has seen for one
 that nothing else is left of it. So a reader that stood still for half a minute cannot rely on floors, and writers look
 for their own before they begin another segment.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ _CHANGE_TIME_GRAIN_S: Final = 0.02  # two changes of a directory within this tim
 _LIST_EVERY_S: Final = 1.0
 _TRIES: Final = 20
 _LEFTOVER_AGE_S: Final = 60.0  # a segment that was begun so long ago, and has not appeared, never will
-_FORGOTTEN_AGE_US: Final = 3_600_000_000
+_FORGOTTEN_AGE_US: Final = 600_000_000
 _PARTITIONS: Final = "partitions"
 
 Result = TypeVar("Result")
@@ -73,6 +74,16 @@ def partitions_in(directory: Path | str, stream: str) -> int | None:
             raise
     kept = [file.name.rpartition(".")[2] for file in path.glob(f"{_PARTITIONS}.*")]
     return int(kept[0]) if kept and kept[0].isdecimal() else None
+
+
+def remove(directory: Path | str, stream: str) -> None:
+    """Removes a stream as a whole. Who still writes to it begins it anew."""
+    name = f"stream.{encoded(stream)}"
+    gone = Path(directory) / f".gone.{name}.{uuid.uuid4().hex[:8]}"
+    with suppress(FileNotFoundError):
+        (Path(directory) / name).rename(gone)
+    for left in Path(directory).glob(".gone.stream.*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _floor_names(names: set[str]) -> set[str]:

@@ -7,6 +7,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -101,7 +102,7 @@ class Segment:
         self.ended = False
         """Its writer will not add to it any more, or will write that once more elsewhere."""
         self.grown_s = clock.now_s()
-        """When it was last seen to have grown."""
+        """When it was last seen to have grown, or had grown by the time of its file when it was first seen."""
         self.since = 0
         """Since which version of the stream's list it is there."""
         self.kept_for = 0
@@ -138,8 +139,14 @@ class Segment:
             self._learn(count)
             if not self._published:  # whoever opens a segment hears at once that it was truncated
                 self._data.check(self.data_bytes)
-            self.grown_s = self._clock.now_s()
+            self.grown_s = self._clock.now_s() - (0.0 if self._published else self._age_s())
         self._published = newest
+
+    def _age_s(self) -> float:
+        """For how long its index has not been written, by the clock of the machine."""
+        with suppress(FileNotFoundError):
+            return max(0.0, self._clock.utc_us() / 1e6 - (self.directory / INDEX_FILE).stat().st_mtime)
+        return 0.0
 
     def _records_in(self, newest: bytes) -> int:
         for _ in range(_READS_MAX):

@@ -97,6 +97,16 @@ class SegmentSharedLog:
         self._stream.sweep(self._needless, self._writer.storage.idle_s)
         self._stream.forget_floors({encoded(name) for name, (_, segments) in self._writers().items() if segments})
 
+    def trim_silent(self, seconds: float) -> None:
+        """Drops what those have written who have been silent for so long: for streams that are about the living."""
+        self._stream.refresh()
+        grown_s: dict[str, float] = {}
+        for segment in self._stream.segments.values():
+            grown_s[segment.writer] = max(segment.grown_s, grown_s.get(segment.writer, segment.grown_s))
+        now_s = self._stream.clock.now_s()
+        silent = [writer for writer, at_s in grown_s.items() if now_s - at_s >= seconds]
+        self.trim({writer: self._end(writer) for writer in silent})
+
     def close(self) -> None:
         """Ends what it writes, and closes what it reads."""
         self._writer.release()
