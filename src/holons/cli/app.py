@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from holons.cli.extensions import add_commands
 from holons.cli.nexmark import nexmark
 from holons.cli.records import JsonFile, write_records
+from holons.cli.terminal import Terminal, guard_terminal
 from holons.errors import DescribedError
 
 app = typer.Typer(
@@ -382,12 +382,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     chosen = CommandOptions(debug=bool(os.environ.get("HOLONS_DEBUG")))
     add_commands(app)
+    guard_terminal()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="holons", obj=chosen)
     except DescribedError as error:
         if chosen.debug:
             raise
-        Console(stderr=True).print(describe(error), soft_wrap=True)
+        Terminal(stderr=True).print(describe(error), soft_wrap=True)
         raise SystemExit(1) from error
 
 

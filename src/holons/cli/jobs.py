@@ -135,7 +135,11 @@ def _user_code(what: str, file: str = "") -> Iterator[None]:
     try:
         yield
     except SyntaxError as error:
-        raise BadInput(f"{Path(error.filename or what).name}, line {error.lineno}: {error.msg}") from None
+        where = Path(error.filename or file or what).name + (f", line {error.lineno}" if error.lineno else "")
+        line = f": {error.text.strip()}" if error.text else ""
+        raise BadInput(
+            f"{where}: {error.msg}{line}", hint="Python cannot read this file: correct the line, and save it as UTF-8"
+        ) from None
     except DescribedError as error:
         error.where.setdefault("in", f"{what}, line {_place(error, file).lineno}")
         raise

@@ -23,10 +23,12 @@ from rich.text import Text
 from holons.algebra import Keyed
 from holons.arrow import python_rows
 from holons.cli.messages import in_words
+from holons.cli.terminal import Terminal
 from holons.clock import SystemClock
 from holons.errors import BadInput, DescribedError
 from holons.names import decoded
 from holons.streams import Chunk, ReadableLog, StreamDescription, StreamFolder
+from holons.visible import visible
 from holons.windows import instant_text
 
 _READER = "holons-log#1"  # costs nothing: it never writes
@@ -133,7 +135,7 @@ def _ls_record(place: StreamPlace, description: StreamDescription | DescribedErr
 
 
 def _show_ls(root: Path, listed: Sequence[tuple[StreamPlace, StreamDescription | DescribedError]]) -> None:
-    console = Console()
+    console = Terminal()
     if not listed:
         console.print(f"There are no streams below {root}.", markup=False)
         return
@@ -195,7 +197,7 @@ def stat(root: Path, name: str, time_column: str, json_file: Path | None) -> Non
             for record in records:
                 _write(file, record)
         return
-    console = Console()
+    console = Terminal()
     console.print(f"{place.label}: {decimal(description.bytes_on_disk)} on disk", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD)
     columns = (
@@ -275,7 +277,7 @@ def show(
                 _write(file, entry.record())
                 file.flush()
         return
-    console = Console()
+    console = Terminal()
     if entries or not follow:
         console.print(f"{place.label}: {description.entries:,} entries", markup=False, highlight=False)
         console.print(_table(description, entries))
@@ -351,7 +353,7 @@ def _table(description: StreamDescription, entries: Sequence[Entry]) -> Table:
         table.add_column("position", justify="right")
         table.add_column("message")
         for entry in entries:
-            table.add_row(escape(str(entry.place)), str(entry.offset), escape(entry.message or ""))
+            table.add_row(escape(str(entry.place)), str(entry.offset), escape(visible(entry.message or "")))
         return table
     names = list(dict.fromkeys(name for entry in entries for name in entry.row or ())) or [""]
     numbers = {
@@ -360,7 +362,7 @@ def _table(description: StreamDescription, entries: Sequence[Entry]) -> Table:
     table.add_column("partition", justify="right")
     table.add_column("offset", justify="right")
     for name in names:
-        table.add_column(escape(name), justify="right" if name in numbers else "left")
+        table.add_column(escape(visible(name)), justify="right" if name in numbers else "left")
     for entry in entries:
         if entry.row is None:
             cells = [f"[dim]mark: {instant_text(entry.mark or 0)}[/]"]
@@ -379,7 +381,7 @@ def _line(entry: Entry) -> str:
 
 
 def _text(value: object) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else visible(str(value))
 
 
 @contextmanager

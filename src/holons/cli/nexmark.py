@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from holons.cli.records import JsonFile, write_records
+from holons.cli.terminal import Terminal
 from holons.errors import BadInput
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def list_queries(json_file: JsonFile = None) -> None:
     for one in QUERIES:
         told_parameters = "\n".join(f"{name}={value:_}" for name, value in PARAMETERS[one].items())
         table.add_row(one, escape(description(one)), told_parameters)
-    Console().print(table)
+    Terminal().print(table)
 
 
 @nexmark.command()
@@ -113,7 +114,7 @@ def run(
     again += "".join(f" --with {one}" for one in told or ())
     options = the_run.RunOptions(f"nexmark:{query}", nodes, directory, output=output, engine=engine, again=again)
     the_run.check(options)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with the_run.site_of(options) as site:
         if not set(load.streams) <= site.streams().keys():
             _write(load, site, console)
@@ -160,7 +161,7 @@ def verify(
 
     load = Load(events, seed=seed, partitions=partitions, rate=rate, group=group)
     chosen = _chosen(queries)
-    console = Console(stderr=str(json_file) == "-")
+    console = Terminal(stderr=str(json_file) == "-")
     seen = list(_verified(chosen, load, _Way(engine, nodes, rows), _parameters(told or (), chosen), console))
     console.print(_summary(seen, load, engine))
     for one in seen:
@@ -192,7 +193,7 @@ def generate(
     from holons.engines.directory_site import DirectorySite
     from holons.nexmark.load import Load
 
-    load, site, console = Load(events, seed, partitions, rate, group), DirectorySite(directory), Console(stderr=True)
+    load, site, console = Load(events, seed, partitions, rate, group), DirectorySite(directory), Terminal(stderr=True)
     _write(load, site, console)
     counts = ", ".join(f"{load.count(stream):,} {stream}" for stream in load.streams)
     grouped = "" if group == 1 else f" --group {group}"

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from holons.visible import visible
 from holons.windows import instant, instant_text
 
 _TEXT_LEAST = 12
@@ -35,7 +36,7 @@ def rows_table(title: str, rows: Sequence[Mapping[str, object]], width: int) -> 
     Numbers are never cut, since what is left of one would read as another.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = [_column(name, [row.get(name) for row in rows]) for name in names]
+    columns = [_column(visible(name), [row.get(name) for row in rows]) for name in names]
     shown = columns
     for count in range(len(columns) - 1, 1, -1):
         if _total([column.least for column in shown]) <= width:
@@ -44,7 +45,7 @@ def rows_table(title: str, rows: Sequence[Mapping[str, object]], width: int) -> 
         shown = [*columns[: (count + 1) // 2], gap, *columns[len(columns) - count // 2 :]]
     _narrow(shown, width)
     left_out = [column.name for column in columns if column not in shown]
-    table = Table(title=Text(title), title_justify="left", caption_justify="left")
+    table = Table(title=Text(visible(title)), title_justify="left", caption_justify="left")
     if left_out:
         columns_left_out = "1 column" if len(left_out) == 1 else f"{len(left_out)} columns"
         table.caption = Text(f"{columns_left_out} left out: {', '.join(left_out)}")
@@ -83,4 +84,4 @@ def _cell(value: object) -> str:
         return f"{value:.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
     if isinstance(value, datetime.datetime) and value.utcoffset() == datetime.timedelta(0):
         return instant_text(instant(value))
-    return "" if value is None else str(value).replace("\n", " ")
+    return "" if value is None else visible(str(value)).replace("\n", " ")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -20,6 +21,7 @@ from holons.arrow import python_rows
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
 from holons.cli.status import status_table
+from holons.cli.terminal import Terminal
 from holons.disk import Durability, check_durability
 from holons.engines import EngineName, Run, run
 from holons.engines.choosing import check_engine
@@ -66,7 +68,7 @@ class RunOptions:
 
 def main(options: RunOptions) -> list[dict[str, object]]:
     """Runs a job until its inputs have ended and everything is emitted, or until Ctrl-C; returns flat records."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     check(options)
     job = load_job(options.job)
     with site_of(options) as site:
@@ -163,7 +165,7 @@ def _load(site: DirectorySite, job: Job, files: dict[str, list[Path]], console: 
                 hint="leave out --input to go on with it, or choose another --log directory",
             )
         columns = (
-            TextColumn(f"reading {stream}"),
+            TextColumn(f"reading {escape(stream)}"),
             BarColumn(),
             TextColumn("{task.completed:,} rows"),
             TimeElapsedColumn(),
@@ -247,7 +249,7 @@ def _report(
     if options.output is not None:
         where += f"  Its rows are in {options.output / _folder_of(version)}."
     done = "All inputs have ended, and everything is emitted." if finished else _stopped(options)
-    console.print(f"{done}{where}", soft_wrap=True)
+    console.print(f"{done}{where}", markup=False, highlight=False, soft_wrap=True)
     return records
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from holons.cli.jobs import load_job, named_files, read_inputs
 from holons.cli.records import write_records
 from holons.cli.seeds import block, chunked, progress, run_tasks
+from holons.cli.terminal import Terminal
 from holons.engines.simulator import FIRST_KINDS, Kind, Outcome, shrink, simulate
 from holons.engines.simulator.scenarios import ROWS, SCENARIOS, VARIANTS, Prepared, judged, prepared
 from holons.errors import BadInput, DescribedError
@@ -209,7 +210,7 @@ def main(
     json_file: Path | None,
 ) -> bool:
     """Runs and reports; True if nothing diverged and nothing was interrupted."""
-    console = Console(stderr=str(json_file) == "-")
+    console = Terminal(stderr=str(json_file) == "-")
     tallies = [Tally(setup) for setup in chosen]
     workers = min(workers, -(-len(seeds) // _CHUNK_SEEDS) * len(tallies))
     finished = False

@@ -29,7 +29,7 @@ def status_table(status: Status) -> RenderableType:
         (part.partition, owner) for part in status.partitions if part.activity == "waiting" for owner in part.owners
     }
     for node in status.nodes:
-        table.add_row(*_cells(node, parked))
+        table.add_row(*map(Text, _cells(node, parked)))
     shown: list[RenderableType] = [heading, table] if status.nodes else [heading]
     if status.waiting_for is not None and status.waiting_for.since_s >= _PATIENCE_S:
         shown.append(Text(f"waits for {status.waiting_for}", "yellow"))

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from holons.cli.records import write_records
 from holons.cli.seeds import block, chunked, progress, run_tasks
+from holons.cli.terminal import Terminal
 from holons.engines.simulator import Fault, Kind
 from holons.engines.simulator.swarm import MET_WITHIN, SwarmOutcome, draw, never_met, simulate_draw
 from holons.engines.simulator.swarm.line_coverage import LineCoverage, Lines, lines_text
@@ -125,7 +126,7 @@ def main(
     seeds: Sequence[int], *, workers: int, shrinking: bool, trace: bool, coverage: bool, json_file: Path | None
 ) -> bool:
     """Runs and reports; True if nothing diverged, and everything was met and reached that so many seeds must."""
-    console = Console(stderr=str(json_file) == "-")
+    console = Terminal(stderr=str(json_file) == "-")
     tally, finished = SwarmTally(), False
     parts = chunked(seeds, 1 if workers == 1 else _CHUNK_SEEDS)
     workers = min(workers, len(parts))

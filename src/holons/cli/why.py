@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -18,12 +18,14 @@ from holons.algebra import Keyed
 from holons.cli.jobs import load_job
 from holons.cli.log import StreamPlace, find, places, plain
 from holons.cli.records import write_records
+from holons.cli.terminal import Terminal
 from holons.engines.directory_site import DirectorySite
 from holons.engines.why import Contribution, EmittedRow, Explanation, SealedByNodes, why
 from holons.errors import BadInput
 from holons.node import partitions_of, sync_stream
 from holons.program import Job
 from holons.streams import JournaledLog, ReadableLog
+from holons.visible import visible
 from holons.windows import Window, instant, instant_text
 
 _READER = "holons-why#1"  # costs nothing: it never writes
@@ -49,7 +51,7 @@ def main(text: str, window: str, root: Path, *, channel: str | None, key: str | 
     if json_file is not None:
         write_records([record(explanation) for explanation in explanations], json_file)
     else:
-        console = Console()
+        console = Terminal()
         for explanation in explanations:
             console.print(_account(explanation))
     return not any(part.sealed == "differs" for explanation in explanations for part in explanation.contributions)
@@ -204,7 +206,7 @@ def _rows(channel: str, rows: Sequence[EmittedRow]) -> Table:
     table = Table(title=f"What it gives in {channel}", title_justify="left", title_style="default")
     for column in ("partition", "ordinal", *names):
         own = column in ("partition", "ordinal")
-        table.add_column(escape(column), justify="right" if own else "left", no_wrap=own)
+        table.add_column(escape(visible(column)), justify="right" if own else "left", no_wrap=own)
     for partition, ordinal, row in rows[:_ROWS_SHOWN]:
         table.add_row(str(partition), str(ordinal), *(Text(_short(row.get(name))) for name in names))
     if len(rows) > _ROWS_SHOWN:
@@ -232,5 +234,5 @@ def _short(value: object) -> str:
         value = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in value.items()}
     if isinstance(value, datetime.datetime) and value.utcoffset() == datetime.timedelta(0):
         value = instant_text(instant(value))
-    text = str(value)
+    text = visible(str(value))
     return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"

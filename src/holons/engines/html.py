@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape as html_escape
 
 from holons.engines.status import Status, partitions_text, watermark_text
+from holons.visible import visible
 
 _STATES = {
     "starting": "#8a8f98",
@@ -16,6 +17,11 @@ _STATES = {
 }
 _CELL = "padding:.2em .9em .2em 0;border-bottom:1px solid rgba(128,128,128,.25);white-space:nowrap;"
 _TEXT_MAX = 60
+
+
+def escape(text: str) -> str:
+    """Returns a text as HTML, and visible: lone surrogates cannot be written, marks of direction turn a page round."""
+    return html_escape(visible(text))
 
 
 def status(run: Status) -> str:

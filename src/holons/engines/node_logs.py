@@ -20,6 +20,7 @@ from holons.engines.tracebacks import for_people
 from holons.errors import CodecError, LogDamaged, LogUnavailable, PromiseBroken
 from holons.node import Node, Ports
 from holons.streams import Cursor, SharedLog
+from holons.visible import visible
 
 _TEXT_CHARACTERS_MAX = 10_000  # a longer text is cut
 _KEPT_RECORDS = 1_000  # of each node; older ones are trimmed
@@ -89,7 +90,7 @@ class _StreamHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = self.format(record)[:_TEXT_CHARACTERS_MAX]
+            text = visible(self.format(record))[:_TEXT_CHARACTERS_MAX]
             entry = NodeLogRecord(self._stream.writer, record.created, record.levelno, record.name, text)
             position = self._stream.append(wire.encode(entry))
             if position % _TRIM_RECORDS == _TRIM_RECORDS - 1:
@@ -243,6 +244,6 @@ class LogRelay:
         logger = logging.getLogger(f"{_FAMILY}.{name}")
         if logger.isEnabledFor(entry.level):
             text = entry.text if entry.logger == "holons.node" else f"{entry.logger}: {entry.text}"
-            record = logger.makeRecord(logger.name, entry.level, "", 0, f"{name}: {text}", (), None)
+            record = logger.makeRecord(logger.name, entry.level, "", 0, visible(f"{name}: {text}"), (), None)
             record.created = entry.created
             logger.handle(record)

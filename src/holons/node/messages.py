@@ -15,6 +15,7 @@ import msgspec
 
 from holons.errors import DescribedError
 from holons.program import Cut
+from holons.visible import visible
 from holons.windows import BEGINNING
 from holons.wire import decoder
 
@@ -90,7 +91,7 @@ class Stopped(msgspec.Struct, frozen=True, array_like=True, tag="stopped/1"):
     @staticmethod
     def by(job: str, error: DescribedError) -> Stopped:
         """What an error has stopped."""
-        return Stopped(job, type(error).__name__, _reason(error))
+        return Stopped(job, type(error).__name__, visible(_reason(error)))  # else it might not be written
 
     @property
     def failed(self) -> bool:
@@ -103,11 +104,18 @@ def _reason(error: DescribedError) -> str:
     cause = error.__cause__
     if cause is None:
         return str(error)
-    frames = traceback.extract_tb(cause.__traceback__)
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    place = f" ({_place(cause)})" if cause.__traceback__ is not None else ""
     cause_text = f"{type(cause).__name__}: {cause}"
     story, hint, rest = str(error).partition("\n  hint: ")
     return f"{story}{'' if cause_text in story else f': {cause_text}'}{place}{hint}{rest}"
+
+
+def _place(cause: BaseException) -> str:
+    """The line that raised; of a file that Python cannot read, the line that is wrong."""
+    if isinstance(cause, SyntaxError) and cause.filename:
+        return f"{cause.filename}, line {cause.lineno}: {(cause.text or '').strip()}"
+    frame = traceback.extract_tb(cause.__traceback__)[-1]
+    return f"{frame.filename}, line {frame.lineno}: {frame.line}"
 
 
 class Submitted(msgspec.Struct, frozen=True, array_like=True, tag="submitted/1"):

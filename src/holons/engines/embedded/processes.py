@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from holons.engines.driver import ENVIRONMENT, Birth, Driver, live
 from holons.engines.endings import Ending, ending_text
+from holons.visible import show_error
 
 _MAIN = """
 import json, sys
@@ -95,9 +96,10 @@ class NodeProcess:
 
 def main(message: bytes, report: int) -> None:
     """Runs a node from its start to its end, in a process of its own; reports the error that ends it to a pipe."""
+    sys.excepthook = show_error
     try:
         birth, parent = pickle.loads(message)  # noqa: S301 - from the process that started this one
         live(birth, lambda: bool(os.getppid() == parent))
     except BaseException as error:
-        os.write(report, ending_text(error).encode()[:_REPORT_BYTES_MAX])
+        os.write(report, ending_text(error).encode(errors="backslashreplace")[:_REPORT_BYTES_MAX])
         raise

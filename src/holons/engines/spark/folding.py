@@ -28,6 +28,7 @@ from holons.engines.spark.reading import OFFSET, PARTITION
 from holons.errors import BadInput, DescribedError, HolonsError
 from holons.program import Job
 from holons.program.folding import Fold, Partial, PartialFold, Starts, needs_order
+from holons.visible import visible
 
 _SCHEMA = "part binary, error binary"
 _ARROW = pa.schema([("part", pa.binary()), ("error", pa.binary())])
@@ -113,8 +114,8 @@ class FoldTask:
             message = error.message
             if cause is not None:
                 message += "\n" + "".join(traceback.format_exception(cause)).rstrip()
-            where = {name: str(value) for name, value in error.where.items()}
-            told = msgspec.msgpack.encode(_Told(type(error).__name__, message, error.hint, where))
+            where = {name: visible(str(value)) for name, value in error.where.items()}
+            told = msgspec.msgpack.encode(_Told(type(error).__name__, visible(message), visible(error.hint), where))
         rows = [{"part": part, "error": None} for part in parts] if told is None else [{"part": None, "error": told}]
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
