@@ -265,6 +265,27 @@ def commits_of_batches() -> Decoder:
     return Decoder("commits of batches", [whole], read, LOG, structured=False, cost=10)
 
 
+@decoder("holons.engines.rules:_value")
+def rules_of_retention() -> Decoder:
+    site = DirectorySite(_folder())
+    rules = site.retention()
+    rules.keep_input("bids", "1h")
+    rules.consume("reader", "bids", [3, 5])
+    paths = [path for path in site.directory.rglob("*") if path.is_file()]
+
+    def read(data: bytes) -> None:
+        for path in paths:
+            path.write_bytes(data)
+        for asked in (rules.inputs, lambda: rules.consumed("bids")):
+            try:
+                asked()
+            except LogDamaged:
+                continue
+
+    samples = [path.read_bytes() for path in paths]
+    return Decoder("rules of retention", samples, read, LOG, structured=False, cost=10)
+
+
 @decoder("holons.engines.batches:Batches._staged_rows")
 def staged_rows() -> Decoder:
     folder = _folder()

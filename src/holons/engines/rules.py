@@ -25,6 +25,7 @@ from holons.errors import LogDamaged, LogUnavailable
 from holons.names import check_name, decoded, encoded
 from holons.node import RetentionRules
 from holons.windows import Duration, micros
+from holons.wire import UNREADABLE
 
 Kind: TypeAlias = Literal["input", "output"]
 _PART: Final = ".part"
@@ -163,7 +164,7 @@ def _name_of(file: Path) -> str:
 def _value(file: Path, kind: type[Value]) -> Value:
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise _damaged(file) from error
 
 
