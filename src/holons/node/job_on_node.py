@@ -77,6 +77,11 @@ class JobOnNode:
         """All partitions of the job."""
         return set(range(len(self.places)))
 
+    def could_send(self, running: Running) -> bool:
+        """Whether a report is of a run of this job: what others say is not believed if no run could be like that."""
+        partition, clocks = running.partition, len(self.state.progress)
+        return running.job == self.name and 0 <= partition < len(self.places) and len(running.emitted_to) == clocks
+
     def listen(self) -> bool:
         """Reads what others have sealed; says whether there was anything."""
         self._slowest = None

@@ -267,7 +267,7 @@ class Node:
         everybody = self.membership.all_running()
         reports = [running for node, running in everybody if of_the_dead or self.membership.alive(node)]
         own = [self._report(here, tasklet) for tasklet in here.tasklets.values()]
-        return [running for running in reports if running.job == here.name] + own
+        return [running for running in reports if here.could_send(running)] + own
 
     # --- announcing ------------------------------------------------------------------------------------------------
 
