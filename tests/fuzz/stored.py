@@ -144,7 +144,11 @@ def counts_of_segments() -> Decoder:
     return Decoder("counts of segments", [b"%d." % segment.count], read, LOG, structured=False, cost=20)
 
 
-@decoder("holons.streams.segments.frames:RowSchema.rows", "holons.streams.segments.frames:RowSchema.places")
+@decoder(
+    "holons.streams.segments.validation:_is_ascii",
+    "holons.streams.segments.frames:RowSchema.rows",
+    "holons.streams.segments.frames:RowSchema.places",
+)
 def bodies_of_rows() -> Decoder:
     """Rows in Arrow's format, with right checksums and wrong insides."""
     schemas = [frames.RowSchema.of(rows, 0) for rows in (ROWS, OTHER_ROWS)]

@@ -108,7 +108,7 @@ def run_spoiled(site: DirectorySite, spoil: Spoil, named: str, settings: Setting
         spoil(site, version)
         nodes.kill(names[0])
         finish(site)
-        ends = pytest.raises(DescribedError, match=f"(?s){named}.*hint: ") if named else nullcontext()
+        ends = pytest.raises(DescribedError, match=f"(?s)^(?=.*{named}).*hint: ") if named else nullcontext()
         with ends:
             while not nodes.tend(version):
                 assert clock.now_s() < until_s, f"it waits for ever: {nodes.watcher.look(version.id, PARTITIONS)!r}"
