@@ -1,19 +1,31 @@
 """Live inputs: partitions that are Python iterators, read by threads of this process while the job runs.
 
 A partition has the order in which its iterator gives rows, so results depend on the rows alone, not on when they came.
-An iterator that ends, ends its partition; one that raises fails the run with its error.
+An iterator that ends, ends its partition; one that raises fails the run with its error. While the log cannot be written (the
+disk is full), the rows wait, and so does the iterator.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+import pyarrow as pa
+
+from holons.clock import SystemClock
 from holons.engines.handle import Nodes
 from holons.engines.inputs import PartitionRows, pieces
 from holons.engines.status import Status
-from holons.streams import AppendableLog
+from holons.errors import LogUnavailable
+from holons.streams import ProducerLog
 from holons.windows import Mark
+
+_AGAIN_S: Final = 0.1
+_WARN_EVERY: Final = 100
+
+logger = logging.getLogger("holons.inputs")
 
 
 def is_live(partitions: Sequence[PartitionRows]) -> bool:
@@ -29,7 +41,7 @@ class Feeder:
         self._stopped = False
         self._writing = threading.Lock()
 
-    def feed(self, stream: str, log: AppendableLog, partitions: Sequence[PartitionRows]) -> None:
+    def feed(self, stream: str, log: ProducerLog, partitions: Sequence[PartitionRows]) -> None:
         """Begins to fill a log; returns at once."""
         for number, rows in enumerate(partitions):
             name = f"holons feeds {stream}[{number}]"
@@ -40,19 +52,37 @@ class Feeder:
         with self._writing:
             self._stopped = True
 
-    def _fill(self, log: AppendableLog, partition: int, rows: PartitionRows) -> None:
+    def _fill(self, log: ProducerLog, partition: int, rows: PartitionRows) -> None:
         live = isinstance(rows, Iterator)  # beside live partitions there may be bounded ones
         try:
             for piece in pieces(rows):
-                with self._writing:  # a log has one writer
-                    if self._stopped:
-                        return
-                    if isinstance(piece, Mark):
-                        log.mark(partition, piece.ts)
-                    else:
-                        log.append(partition, piece, live=live)
+                if not self._written(log, partition, piece, live=live):
+                    return
         except BaseException as error:  # noqa: BLE001 - a user's iterator may raise anything: the run fails with it
             self.error = error
+
+    def _written(self, log: ProducerLog, partition: int, piece: pa.RecordBatch | Mark, *, live: bool) -> bool:
+        """Writes rows or a mark, as soon as that is possible; returns False if nothing is written any more.
+
+        Nobody knows what became of a write that failed. So it is tried again at the position at which it was tried first.
+        """
+        offset, tries = None, 0
+        while True:
+            try:
+                with self._writing:  # a log has one writer
+                    if self._stopped:
+                        return False
+                    offset = log.take(partition) if offset is None else offset
+                    if isinstance(piece, pa.RecordBatch):
+                        log.put(partition, offset, piece, live=live)
+                    elif log.end(partition) == offset:
+                        log.mark(partition, piece.ts)
+                return True
+            except LogUnavailable as error:
+                if tries % _WARN_EVERY == 0:
+                    logger.warning("partition %d of an input waits: %s", partition, error)
+                tries += 1
+                SystemClock().sleep_s(_AGAIN_S)
 
 
 class FedNodes:

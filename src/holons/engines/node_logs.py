@@ -95,6 +95,8 @@ class _StreamHandler(logging.Handler):
             position = self._stream.append(wire.encode(entry))
             if position % _TRIM_RECORDS == _TRIM_RECORDS - 1:
                 self._stream.trim({self._stream.writer: max(0, position - _KEPT_RECORDS)})
+        except LogUnavailable:
+            pass  # the disk is full, for instance: whoever writes rows will say so
         except Exception:  # noqa: BLE001 - as logging does: a record that cannot be sent must not end the process
             self.handleError(record)
 

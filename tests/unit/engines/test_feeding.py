@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 
 import holons as h
+from holons.streams.segments.writer import OpenSegment
 
 FRAMES = [pl.DataFrame({"ts": [at, at + 400_000], "n": [1, 2]}) for at in range(0, 3_000_000, 1_000_000)]
 SUMS = h.source("rows", time="ts").window(h.Tumbling("1s")).agg(total=h.sum("n")).to("sums")
@@ -41,6 +43,25 @@ def test_rows_are_followed_while_the_input_still_grows():
     assert next(rows)["total"] == 3  # the first window is complete, and the input has not ended
     more.set()
     assert [row["total"] for row in rows] == [3, 3]
+
+
+@pytest.mark.parametrize("when", ["before it is written", "after it was written"])
+def test_a_write_that_fails_is_tried_again_and_rows_are_there_once(tmp_path: Path, monkeypatch, caplog, when: str):
+    publish, failures = OpenSegment.publish, iter([True, False] * 3)
+
+    def fails(segment: OpenSegment) -> None:
+        if "segment.feeder" not in str(segment.directory) or not next(failures, False):
+            publish(segment)
+            return
+        if when == "after it was written":
+            publish(segment)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    expected = h.run(SUMS, {"rows": [FRAMES]}, engine="embedded").wait().results()
+    monkeypatch.setattr(OpenSegment, "publish", fails)
+    run = h.run(SUMS, {"rows": [live(FRAMES)]}, engine="embedded", log=tmp_path / "site")
+    assert run.wait(60).results().rows() == expected.rows()
+    assert "the disk is full" in caplog.text
 
 
 def test_an_iterator_that_raises_fails_the_run_with_its_error():

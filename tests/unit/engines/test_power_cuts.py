@@ -175,6 +175,27 @@ def test_what_was_acknowledged_survives_a_power_cut(kind, disk, tmp_path, reques
     assert disk.syncs >= len(steps)
 
 
+def test_a_batch_is_there_once_wherever_the_power_is_cut_while_it_is_committed(disk, tmp_path):  # noqa: F811
+    """Whoever wrote it does not know, and writes it again."""
+    site, random = DirectorySite(disk.root / "site", durability="disk"), Random(1)
+    number, names = count(), count()
+
+    def commit(site: DirectorySite, n: int) -> None:
+        batches = Batches(site, "in", 1)
+        batches.commit("query", n, [batches.stage(0, [batch(2 * n + k)]) for k in range(2)])
+
+    def cut() -> None:
+        at_random = random if next(number) % 2 else None
+        left = DirectorySite(disk.cut(tmp_path / f"cut-{next(names)}", at_random) / "site")
+        commit(left, 1)
+        assert in_input(left) == list(range(4))
+
+    commit(site, 0)
+    disk.on_sync = cut
+    commit(site, 1)
+    assert next(number) > 20
+
+
 def test_files_of_a_sink_survive_a_power_cut(disk, tmp_path):  # noqa: F811
     log = in_memory(1, [(0, batch(n * 3_600_000_000)) for n in range(3)])
     sink = FileSink(disk.root / "made" / "here", "out", "jsonl", durability="disk", by=ByTime("ts"))
