@@ -29,6 +29,8 @@ from holons.counting import CountWindow
 from holons.counting.prediction import Prediction
 from holons.counting.schemes import Approx, Async, Central, Mon, MonLocal, Ruler, Scheme, Sync, misplaced_rows
 from holons.counting.schemes.messages import Aggregated, Segments, Slice, Split
+from holons.counting.schemes.requests import AnsweringLocal
+from holons.counting.schemes.roots import DecidingRoot
 
 SCHEMES: list[type[Scheme]] = [Central, Mon, MonLocal, Sync, Async, Ruler]
 
@@ -130,6 +132,25 @@ def test_folded_ranges_that_hide_a_cut_are_split(monkeypatch):
         network = Network(description, streams, random.Random(2), pace=0.0)
         assert network.run() == wanted(streams, network.scheme)
         assert len(network.messages(Split)) >= 3
+
+
+@pytest.mark.parametrize("scheme", [Mon, Sync, Async], ids=lambda scheme: scheme.__name__)
+def test_what_is_kept_does_not_grow_with_the_number_of_windows(scheme: type[Scheme]):
+    streams = Streams([[*rows_at(*range(partition, 2_000, 3)), END] for partition in range(3)])
+    network = Network(scheme(CountWindow(10), GCounter(), 3), streams, random.Random(4), pace=0.0)
+    assert len(network.run()) == 200
+    root = network.root
+    assert isinstance(root, DecidingRoot)
+    kept = [
+        (cover._folded, cover._runs, cover._frontiers._keys, cover.pieces, cover.atoms.ends) for cover in root.covers
+    ]
+    assert max(len(part) for parts in kept for part in parts) <= 2
+    assert len(root._asked) + len(root._published) <= 6
+    for runner in network.runners:
+        local = runner.local
+        assert isinstance(local, AnsweringLocal)
+        assert local.ledger.rows_held <= 10
+        assert len(local._splits) + len(local._answered) <= 6
 
 
 # --- approx ---------------------------------------------------------------------------------------------------------
