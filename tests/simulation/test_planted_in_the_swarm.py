@@ -13,7 +13,7 @@ from holons.engines import collecting
 from holons.engines.simulator import Kind
 from holons.engines.simulator.swarm import Draw, draw, simulate_draw
 from holons.errors import CodecError, JobRunning, LogDamaged, LogUnavailable, RecordDamaged, StoreUnavailable
-from holons.node import jobs, node, placement, recovery, state_keeper
+from holons.node import jobs, node, placement, recovery, retention, state_keeper
 from holons.node.jobs import Decisions
 from holons.node.outbox import Outbox
 from holons.node.partition import PartitionTasklet
@@ -107,7 +107,7 @@ def what_the_old_version_wrote_after_an_upgrade_counts(patch):
     patch.setattr(collecting, "_add_spans", lambda spans, logs, cuts=None: add_spans(spans, logs))
 
 
-@bug(11, lambda drawn: any(plan.wants == "cancel" for plan in drawn.drivers))
+@bug(12, lambda drawn: any(plan.wants == "cancel" for plan in drawn.drivers))
 def nodes_go_on_with_a_job_that_was_cancelled(patch):
     end_jobs = node.Node._end_jobs
 
@@ -116,6 +116,11 @@ def nodes_go_on_with_a_job_that_was_cancelled(patch):
             end_jobs(self)
 
     patch.setattr(node.Node, "_end_jobs", only_failed)
+
+
+@bug(49, lambda drawn: drawn.kept_s)
+def rows_are_dropped_by_their_age_alone(patch):
+    patch.setattr(retention, "_readers", lambda known, stream: [])
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

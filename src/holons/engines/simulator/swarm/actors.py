@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +18,8 @@ from holons.engines.simulator.swarm.drawing import DriverPlan
 from holons.engines.simulator.workloads import Partition
 from holons.errors import BadInput, CheckpointLost, JobRunning, LogDamaged, ProducerFenced
 from holons.node import Decisions, cancel, submit
-from holons.program import Collected, Job
+from holons.node.retention import retain
+from holons.program import Collected, Events, Job
 from holons.streams import ProducerLog
 from holons.windows import Mark
 
@@ -45,6 +49,8 @@ class Driver:
 
     plan: DriverPlan
     job: Job
+    loads: bool = True
+    """Whether nodes can load the code of the job."""
     name: str = "driver"
 
     def run(self, stage: Stage) -> None:
@@ -59,7 +65,10 @@ class Driver:
             version = submit(self.job, ports, upgrade=self.plan.wants == "upgrade")
             stage.note(f"has submitted {version.id}")
             sightings["a version took over"] += bool(version.after)
-            stage.assign(version.id, self.job, version.cuts)
+            if self.loads:
+                stage.assign(version.id, self.job, version.cuts)
+            else:
+                self._refused(stage, version.id)
             self._watch(stage, version.id, Decisions(ports.decisions))
         except JobRunning:
             sightings["a driver told that the job is running"] += 1
@@ -73,11 +82,35 @@ class Driver:
                 raise
             stage.note(f"gives up: {error}")
 
+    def _refused(self, stage: Stage, version: str) -> None:
+        """Gives all nodes that are up code which they cannot load; one that starts later gets it with the next driver."""
+        stage.gate.pass_through(f"hand out {version}")
+        for member in stage.simulation.members:
+            if member.node is not None:
+                member.node.refuse(version, ImportError("no module named 'mine'"))
+
     def _watch(self, stage: Stage, version: str, decisions: Decisions) -> None:
         """Stays as long as faults may occur, so that it dies with its machine, and then gives nodes the code again."""
         while stage.simulation.world.now_s < FAULTS_UNTIL_S and version not in decisions.jobs.stopped:
             stage.sleep(_WATCH_EVERY_S)
             decisions.read()
+
+
+def failing(job: Job) -> Job:
+    """Returns a job that does the same until a row comes that it cannot stand; the same job if its program awaits."""
+    program = copy.copy(job.program)
+    plain = type(program)
+    process = getattr(plain, "process", None)
+    if process is None or inspect.iscoroutinefunction(process):
+        return job
+
+    def fragile(self: Any, events: Events) -> None:  # noqa: ANN401 - a program of a class that is made here
+        if any(ts // 1_000 % 7 == 3 for ts in events.ts.micros.tolist()):
+            raise ZeroDivisionError("a mistake of the program")
+        process(self, events)
+
+    program.__class__ = type(plain.__name__, (plain,), {"process": fragile})
+    return replace(job, program=program)
 
 
 @dataclass(frozen=True)
@@ -214,3 +247,24 @@ class Reader:
             stage.gate.log("read results")
             self.ledger.read.append((self.job, emitted(world, self.job).collected()))
             stage.sleep(_READ_EVERY_S)
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Says how long the inputs of a job are kept, once it has been submitted, and drops what nobody needs any more."""
+
+    job: Job
+    kept_s: float
+    name: str = "keeper"
+
+    def run(self, stage: Stage) -> None:
+        world, ports = stage.simulation.world, stage.ports()
+        decisions = Decisions(ports.decisions)
+        while world.now_s < FAULTS_UNTIL_S:
+            decisions.read()
+            for source in self.job.inputs if decisions.jobs.running(self.job.name) else ():
+                world.retention().keep_input(source.stream, f"{round(self.kept_s * 1_000)}ms")
+            retain(ports, decisions)
+            starts = (log.start(part) for log in world.inputs.values() for part in range(log.partitions))
+            world.sightings["an input trimmed"] += any(starts)
+            stage.sleep(stage.random.uniform(0.1, 0.6))

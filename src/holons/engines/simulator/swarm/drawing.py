@@ -23,6 +23,7 @@ from holons.node import Settings
 from holons.program import Job
 from holons.windows import Mark
 
+Fails: TypeAlias = Literal["", "program", "code"]
 Durability: TypeAlias = Literal["process", "disk"]
 
 _FUTURE_US: Final = 2 * 3600 * SECOND
@@ -70,6 +71,15 @@ class Draw:
     replaced_s: float | None
     """When a second producer takes the inputs over; None: never."""
     readers: int
+    fails: Fails
+    """Whether the program raises at some row, or nodes cannot load its code."""
+    kept_s: float | None
+    """How long rows of inputs are kept once they are needed no more; None: for ever."""
+
+    @property
+    def judged_as_drawn(self) -> bool:
+        """Whether the outputs must be what follows from the inputs as they were drawn, since some of them may be gone."""
+        return self.kept_s is not None or loses_unsynced(self.durability, self.kinds)
 
     def lines(self) -> list[str]:
         """What was drawn, for people."""
@@ -81,11 +91,13 @@ class Draw:
         records = "a store" if self.grid is None else f"the memory of {self.grid} others"
         rows = ("live" if self.live else "history") + (", read through journals" if self.foreign else "")
         replaced = "" if self.replaced_s is None else f"; producers replaced at {self.replaced_s:.2f} s"
+        kept = "" if self.kept_s is None else f"; inputs kept for {self.kept_s:.1f} s"
         return [
             f"{self.source}, of partitions {partitions}; {rows}",
             f"{self.nodes} nodes; durability {self.durability}; records in {records}",
             f"settings: {settings}{'' if len(self.per_node) == 1 else '; others on each node'}",
-            f"drivers: {drivers or 'none'}; {self.readers} readers{replaced}",
+            *([f"the {self.fails} fails"] if self.fails else []),
+            f"drivers: {drivers or 'none'}; {self.readers} readers{replaced}{kept}",
             f"kinds of faults: {', '.join(kind.value for kind in self.kinds) or 'none'}",
         ]
 
@@ -102,8 +114,15 @@ def draw(seed: int) -> Draw:
     settings = _settings(rng, nodes, grid, kinds, durability)
     replaced_s = rng.choice([None, None, rng.uniform(0.5, 4.0)])
     live = rng.random() < 0.5
-    if durability == "process" and Kind.POWER_CUT in kinds:  # what was lost must come again just as it was
+    kept_s, fails = _keeping_and_failing(seeded(f"swarm, kept and failing {seed}"), grid)
+    if kept_s is not None:
+        drivers = (DriverPlan(0.1, "submit"),) * (1 + seed % 2)
+    elif fails and not drivers:
+        drivers = (DriverPlan(0.1, "submit"),)
+    loses = loses_unsynced(durability, kinds)
+    if loses or kept_s is not None:  # the inputs as they were drawn say what must come out
         settings, replaced_s, live = replace(settings, idle_s=None), None, False
+        kept_s = None if loses else kept_s
     else:
         jobs = _with_max_future(rng, jobs)
     faults = draw_faults(f"swarm faults {seed}", nodes, FAULTS_UNTIL_S, rng.choice([2, 8, 16]), kinds) if kinds else []
@@ -118,14 +137,21 @@ def draw(seed: int) -> Draw:
         kinds=kinds,
         faults=tuple(faults),
         grid=grid,
-        foreign=rng.random() < 0.3 or settings.idle_s is not None,
+        foreign=(rng.random() < 0.3 and kept_s is None) or settings.idle_s is not None,
         live=live,
         durability=durability,
         lingers=rng.random() < 0.3,
         drivers=drivers,
         replaced_s=replaced_s,
         readers=rng.choice([0, 0, 1]),
+        fails=fails,
+        kept_s=kept_s,
     )
+
+
+def loses_unsynced(durability: Durability, kinds: Sequence[Kind]) -> bool:
+    """Returns whether what was acknowledged may be lost. At least once, rows would be gone without a word then."""
+    return durability == "process" and Kind.POWER_CUT in kinds
 
 
 def _jobs(rng: Random, seed: int) -> tuple[str, dict[str, Job], dict[str, list[Partition]]]:
@@ -183,8 +209,7 @@ def _kinds(rng: Random, grid: int | None) -> tuple[Kind, ...]:
 
 
 def _settings(rng: Random, nodes: int, grid: int | None, kinds: Sequence[Kind], durability: Durability) -> Settings:
-    loses = durability == "process" and Kind.POWER_CUT in kinds  # and then rows that were appended are gone
-    at_least_once = rng.random() < 0.12 and not loses and grid is None
+    at_least_once = rng.random() < 0.12 and not loses_unsynced(durability, kinds) and grid is None
     poisonous = Kind.POISON in kinds and rng.random() < 0.7
     return Settings(
         heartbeat_s=0.1 if grid is not None else rng.choice([0.05, 0.1, 0.2]),
@@ -218,6 +243,13 @@ def _per_node(rng: Random, settings: Settings) -> tuple[Settings, ...]:
         )
         for _ in range(3)
     )
+
+
+def _keeping_and_failing(rng: Random, grid: int | None) -> tuple[float | None, Fails]:
+    """How long inputs are kept, and what is wrong with the job."""
+    if grid is None and rng.random() < 0.15:
+        return rng.choice([0.3, 1.0, 2.0]), ""
+    return None, rng.choice(["program", "code"]) if rng.random() < 0.06 else ""
 
 
 def _drivers(rng: Random, *, upgrades: bool) -> tuple[DriverPlan, ...]:

@@ -12,7 +12,7 @@ from holons.engines.inputs import partitions_in
 from holons.engines.simulator.actors import Actor
 from holons.engines.simulator.faults import Fault
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S, RECOVER_WITHIN_S, Expected, Member, Outcome, Simulation
-from holons.engines.simulator.swarm.actors import Driver, Ledger, Producer, Reader, newer, producers
+from holons.engines.simulator.swarm.actors import Driver, Keeper, Ledger, Producer, Reader, failing, newer, producers
 from holons.engines.simulator.swarm.drawing import Draw
 from holons.engines.simulator.swarm.invariants import invariants
 from holons.engines.simulator.swarm.judging import repetitions, wrong_rows
@@ -86,8 +86,13 @@ class SwarmRun(Simulation):
                         () if isinstance(piece.rows, Mark) else piece.rows.schema.names
                     )
         for job in drawn.jobs.values():
-            made += [Driver(plan, newer(job, columns) if plan.wants == "upgrade" else job) for plan in drawn.drivers]
+            job = failing(job) if drawn.fails == "program" else job
+            made += [
+                Driver(plan, newer(job, columns) if plan.wants == "upgrade" else job, loads=drawn.fails != "code")
+                for plan in drawn.drivers
+            ]
             made += [Reader(job.name, self.ledger)] * drawn.readers
+            made += [] if drawn.kept_s is None else [Keeper(job, drawn.kept_s)]
         return made
 
     def _schedule_production(self, streams: object) -> list[tuple[str, int, list[object]]]:
@@ -131,7 +136,9 @@ class SwarmRun(Simulation):
             self._jobs.clear()  # who starts nodes again knows of the jobs that drivers submit again
 
     def accounts_for(self, kind: str) -> bool:
-        return super().accounts_for(kind) or (self.lost_unsynced and kind in ("CheckpointLost", "LogDamaged"))
+        lost = self.lost_unsynced and kind in ("CheckpointLost", "LogDamaged")
+        fails = {"program": "ProgramFailed", "code": "UnpicklableProgram"}.get(self.drawn.fails) == kind
+        return lost or fails or super().accounts_for(kind)
 
     def _tick(self, member: Member) -> None:
         try:
@@ -205,7 +212,7 @@ class SwarmRun(Simulation):
 
     def _expected(self, expected: Expected) -> Mapping[str, Collected]:
         """What the oracle says of the inputs as they were read; as they should be, if some were lost on the way."""
-        if self.lost_unsynced:
+        if self.drawn.judged_as_drawn:
             return {name: run_oracle(job, self.drawn.streams) for name, job in self.drawn.jobs.items()}
         streams = {name: partitions_in(self.world.executed(name)) for name in self.world.inputs}
         return {name: run_oracle(job, streams) for name, job in self.drawn.jobs.items()}

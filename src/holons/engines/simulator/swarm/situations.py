@@ -53,6 +53,7 @@ MET_WITHIN: Final[Mapping[str, int]] = {
     "rows from the future": 300,
     "rows repeated, at least once": 500,
     "a preview sent": 100,
+    "an input trimmed": 200,
     # actors
     "an actor died": 100,
     "a producer fenced": 100,
@@ -68,6 +69,8 @@ MET_WITHIN: Final[Mapping[str, int]] = {
     "a damaged row refused": 1500,
     "a job stopped with Poison": 1000,
     "a job stopped with CheckpointLost": 1500,
+    "a job stopped with ProgramFailed": 1000,
+    "a job stopped with UnpicklableProgram": 500,
     "a node down for good": 200,
     "a node left": 200,
 }
