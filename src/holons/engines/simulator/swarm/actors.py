@@ -19,7 +19,7 @@ from holons.engines.simulator.workloads import Partition
 from holons.errors import BadInput, CheckpointLost, JobRunning, LogDamaged, ProducerFenced
 from holons.node import Decisions, cancel, submit
 from holons.node.retention import retain
-from holons.program import Collected, Events, Job
+from holons.program import Collected, Events, Job, Program
 from holons.streams import ProducerLog
 from holons.windows import Mark
 
@@ -97,15 +97,15 @@ class Driver:
 
 
 def failing(job: Job) -> Job:
-    """Returns a job that does the same until a row comes that it cannot stand; the same job if its program awaits."""
+    """Returns a job that does the same until a row comes that it cannot stand; or the job itself, if it awaits."""
     program = copy.copy(job.program)
     plain = type(program)
-    process = getattr(plain, "process", None)
-    if process is None or inspect.iscoroutinefunction(process):
+    process = plain.process
+    if process is Program.process or inspect.iscoroutinefunction(process):
         return job
 
     def fragile(self: Any, events: Events) -> None:  # noqa: ANN401 - a program of a class that is made here
-        if any(ts // 1_000 % 7 == 3 for ts in events.ts.micros.tolist()):
+        if any(ts // 1_000 % 3 == 1 for ts in events.ts.micros.tolist()):
             raise ZeroDivisionError("a mistake of the program")
         process(self, events)
 

@@ -16,9 +16,8 @@ Lines: TypeAlias = dict[str, set[int]]
 Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 _TRIVIAL_BYTES: Final = 8
-_TRACED_CALLS_MAX: Final = 300
-"""A function of which so many calls have been traced is traced no more: what it has not reached by then, one run of many
-other seeds has to reach."""
+_TRACED_CALLS_MAX: Final = 3_000
+"""So many calls of a function are traced at one time: to trace all those that nothing new comes of takes far too long."""
 
 
 class LineCoverage:
@@ -52,6 +51,7 @@ class LineCoverage:
     def tracing(self) -> Iterator[None]:
         """Traces this thread, and those that begin meanwhile."""
         before = sys.gettrace()
+        self._calls.clear()
         threading.settrace(self._called)
         sys.settrace(self._called)
         try:
