@@ -167,6 +167,32 @@ def run(
 
 
 @app.command()
+def retain(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The site: where its streams are.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="STREAM=TIME", help="Keep an input's rows so long: 12h, 7d; or forever."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option("--output", metavar="JOB=TIME", help="The same for what a job has emitted.")
+    ] = None,
+) -> None:
+    """Say for how long inputs and outputs are kept; or show it.
+
+    No row goes that a submitted job or a named consumer still needs.
+
+    [bold]Examples[/bold]
+
+      holons retain DIR --input bids=7d --output BidShare=30d
+      holons retain DIR --input bids=forever
+      holons retain DIR
+    """
+    from holons.cli import retain as the_retain
+
+    the_retain.main(directory, inputs or (), outputs or ())
+
+
+@app.command()
 def cancel(
     name: Annotated[str, typer.Argument(help="The job's name: its program's, unless h.job(..., name=) says another.")],
     log: Annotated[Path, typer.Option(metavar="DIR", help="Where its streams are.")] = Path(),
