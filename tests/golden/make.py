@@ -1,0 +1,54 @@
+"""Makes `site.tar.xz`, a small site with the formats that are written today. Run it when a format has changed on purpose:
+
+python -m tests.golden.make
+"""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from tests.handles import JOB, PARTITIONS, SLOWLY, endless, until
+
+import holons as h
+from holons.engines.batches import Batches
+from holons.engines.directory_site import DirectorySite
+from holons.engines.embedded.processes import ProcessNodes
+from holons.program import Job
+
+ARCHIVE = Path(__file__).parent / "site.tar.xz"
+SETTINGS = replace(SLOWLY, snapshot_deltas=4, preview_s=0.05)
+AGAIN: Job = h.job(JOB.program, "visits", name="again")
+
+
+def run_partly(site: DirectorySite, job: Job, settings: h.Settings) -> None:
+    """Runs a job until records of each kind are stored, and stops its nodes."""
+    with ProcessNodes(site, settings) as nodes:
+        version = nodes.submit(job)
+        for _ in range(2):
+            nodes.start()
+        store = site.store("maker#1")
+        kinds = [
+            f"{version.id}/{partition}/{kind}" for partition in range(PARTITIONS) for kind in ("process", "window")
+        ]
+        until(lambda: "on_window" in site.collected(job.name), "no rows", 60)
+        until(lambda: all(map(store.positions, [*kinds, f"{version.id}/replica"])), "no records", 60)
+
+
+def main() -> None:
+    """Makes the archive anew."""
+    with tempfile.TemporaryDirectory() as directory:
+        site = endless(Path(directory) / "site")
+        run_partly(site, JOB, SETTINGS)
+        run_partly(site, AGAIN, replace(SETTINGS, guarantee="at-least-once"))
+        batches = Batches(site, "batched", 1)
+        batches.commit("query", 0, [batches.stage(0, [pa.record_batch({"ts": [1, 2], "text": ["a", None]})])])
+        with tarfile.open(ARCHIVE, "w:xz") as archive:
+            archive.add(site.directory, "site")
+
+
+if __name__ == "__main__":
+    main()
