@@ -76,6 +76,22 @@ def test_who_opens_the_stream_again_takes_the_partition_back(site):
     assert all_rows(site.input(STREAM, "reader")) == list(range(30))
 
 
+@pytest.mark.parametrize("damage", [lambda text: text[:2], lambda text: b"F" + text[1:], lambda text: b""])
+def test_who_took_a_partition_before_is_fenced_off_also_if_its_name_is_damaged(tmp_path, damage):
+    site = DirectorySite(tmp_path)
+    first, second, beside = (site.producer(STREAM, 2, name) for name in ("first", "second", "beside"))
+    first.append(0, rows(1))
+    beside.append(1, rows(1))
+    (taken,) = tmp_path.glob("input/stream.rows/epochs/0.0")
+    taken.write_bytes(damage(taken.read_bytes()))
+    assert second.append(0, rows(2)) == 1
+    with pytest.raises(ProducerFenced):
+        first.append(0, rows(9))
+    assert beside.append(1, rows(2)) == 1
+    reader = site.input(STREAM, "reader")
+    assert [all_rows(reader, partition) for partition in range(2)] == [[1, 2], [1, 2]]
+
+
 def test_takeovers_leave_little_behind(tmp_path):
     for number in range(50):
         with DirectorySite(tmp_path).producer(STREAM, 1, f"producer#{number}") as log:

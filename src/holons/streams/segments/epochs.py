@@ -1,6 +1,7 @@
 """Epochs: which producer holds a partition of a stream in which each partition has one producer at a time.
 
-    <stream>/epochs/<partition>.<number>    who took the partition with that number; the highest number holds it
+    <stream>/epochs/<partition>.<number>    who took the partition with that number, after a checksum; the highest number
+                                            holds it
 
 A producer takes a partition before it first writes to it: it creates the file with the next number, which only one process
 can, and ends the segments of all who held the partition before. From then on nothing counts that those publish
@@ -15,6 +16,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from isal.isal_zlib import crc32
 
 from holons import disk
 from holons.errors import LogUnavailable
@@ -103,15 +106,17 @@ class Epochs:
         return [int(name) for name in names]
 
     def _holder(self, partition: int, number: int) -> str | None:
-        """Returns who took a partition with a number; None if that is not known any more."""
+        """Returns who took a partition with a number; None if that is not known any more, or damaged."""
         try:
-            return self._path(partition, number).read_text(errors="replace")
+            checksum, _, name = self._path(partition, number).read_bytes().partition(b" ")
         except FileNotFoundError:
             return None
+        return name.decode() if checksum == _checksum(name) else None
 
     def _create(self, partition: int, number: int) -> bool:
         part = self._folder / f".{uuid.uuid4().hex}"
-        disk.write(part, self._writer.encode(), durable=self._stream.durable)
+        name = self._writer.encode()
+        disk.write(part, b"%s %s" % (_checksum(name), name), durable=self._stream.durable)
         try:
             os.link(part, self._path(partition, number))
         except FileExistsError:
@@ -121,3 +126,7 @@ class Epochs:
         if self._stream.durable:
             disk.sync(self._folder)
         return True
+
+
+def _checksum(name: bytes) -> bytes:
+    return b"%08x" % crc32(name)
