@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -18,10 +19,11 @@ from tests.unit.streams.other_process import OtherProcess, processes
 
 from holons.engines.directory_site import DirectorySite
 from holons.engines.memory_site import MemorySite
-from holons.errors import InvariantBroken, ProducerFenced
+from holons.errors import InvariantBroken, LogUnavailable, ProducerFenced
 from holons.node import Site
 from holons.streams import ReadableLog
-from holons.streams.segments import SegmentLog
+from holons.streams.segments import SegmentLog, ending
+from holons.streams.segments.writer import OpenSegment
 
 STREAM = "rows"
 CALLS_MAX = 400
@@ -90,6 +92,43 @@ def test_who_took_a_partition_before_is_fenced_off_also_if_its_name_is_damaged(t
     assert beside.append(1, rows(2)) == 1
     reader = site.input(STREAM, "reader")
     assert [all_rows(reader, partition) for partition in range(2)] == [[1, 2], [1, 2]]
+
+
+def test_a_producer_that_tries_again_learns_that_it_was_fenced_off_meanwhile(tmp_path, monkeypatch):
+    """Also if another producer's rows are where it wanted to put its own."""
+    site = DirectorySite(tmp_path)
+    first, second = (site.producer(STREAM, 1, name) for name in ("first", "second"))
+    assert first.put(0, 0, rows(1, 2))
+    with monkeypatch.context() as full:
+        full.setattr(OpenSegment, "prepare", _no_space)
+        with pytest.raises(LogUnavailable):
+            first.put(0, 2, rows(3))
+    assert second.append(0, rows(4, 5)) == 2
+    with pytest.raises(ProducerFenced):
+        first.put(0, 2, rows(3))
+    assert not first.put(0, 0, rows(1, 2)), "what is there is there"
+    with pytest.raises(InvariantBroken, match="position is identity"):
+        second.put(0, 2, rows(9))
+    assert all_rows(site.input(STREAM, "reader")) == [1, 2, 4, 5]
+
+
+def test_a_takeover_that_a_full_disk_has_interrupted_is_completed_when_it_is_tried_again(tmp_path, monkeypatch):
+    site = DirectorySite(tmp_path)
+    first, second = (site.producer(STREAM, 1, name) for name in ("first", "second"))
+    assert first.put(0, 0, rows(1, 2))
+    with monkeypatch.context() as full:
+        full.setattr(ending, "decide", _no_space)
+        with pytest.raises(LogUnavailable):
+            second.take(0)
+    assert second.take(0) == 2
+    with pytest.raises(ProducerFenced):
+        first.put(0, 2, rows(9))
+    assert second.append(0, rows(3)) == 2
+    assert all_rows(site.input(STREAM, "reader")) == [1, 2, 3]
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_takeovers_leave_little_behind(tmp_path):

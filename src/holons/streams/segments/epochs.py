@@ -60,8 +60,10 @@ class Epochs:
                 number += 1
                 if self._create(partition, number) and max(self._taken(partition)) == number:
                     break
-            self._numbers[partition] = number
             self._end_segments({self._holder(partition, earlier) for earlier in older}, own_segment)
+            self._numbers[partition] = (
+                number  # not before: if that fails, as where the disk is full, it is taken once more
+            )
             for earlier in sorted(older)[:-_KEPT]:  # in this order: see `_holds`
                 self._path(partition, earlier).unlink(missing_ok=True)
 
@@ -69,12 +71,15 @@ class Epochs:
         """Raises an error if another producer has taken the partition before this segment was begun."""
         if segment != self._segment:
             self._segment, self._looked_up = segment, set()
-        if partition in self._looked_up:
-            return
+        if partition not in self._looked_up:
+            self.check_held(partition)
+            self._looked_up.add(partition)
+
+    def check_held(self, partition: int) -> None:
+        """Raises an error if another producer has taken the partition."""
         if not self._holds(partition):
             newest = max(self._taken(partition), default=-1)
             raise fenced(self._stream.stream, partition, self._writer, self._holder(partition, newest))
-        self._looked_up.add(partition)
 
     def _holds(self, partition: int) -> bool:
         """Whether nobody has taken the partition since.
@@ -86,8 +91,9 @@ class Epochs:
 
     def _end_segments(self, holders: set[str | None], own_segment: Path | None) -> None:
         self._stream.refresh(relist=True)
-        for segment in list(self._stream.live):
-            if (segment.writer in holders or None in holders) and segment.directory != own_segment:
+        for segment in list(self._stream.segments.values()):
+            theirs = (segment.writer in holders or None in holders) and segment.directory != own_segment
+            if theirs and (segment in self._stream.live or not segment.decided()):
                 with suppress(SegmentGone):
                     segment.end()
 

@@ -103,7 +103,14 @@ class SegmentLog:
                 f"ends at {end}"
             )
         known = min(end - offset, rows.num_rows)
-        self._compare(partition, offset, rows.slice(0, known))
+        try:
+            self._compare(partition, offset, rows.slice(0, known))
+        except InvariantBroken:
+            if self._epochs is not None:
+                self._epochs.check_held(
+                    partition
+                )  # else the other rows are those of the producer that has taken it over
+            raise
         if known == rows.num_rows:
             return False
         rest, at = rows.slice(known), self._appended_now(partition, appended)

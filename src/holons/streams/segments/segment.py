@@ -175,11 +175,15 @@ class Segment:
         """Returns whether its writer may still add to it."""
         return os.access(self._open_file, os.F_OK)
 
+    def decided(self) -> bool:
+        """Returns whether it has ended, and it is settled how many of its records count."""
+        return (self.directory / ending.COUNTED_FILE).exists()
+
     def end(self) -> None:
         """Ends it: what its writer publishes from now on counts for nobody, and is written once more elsewhere."""
         try:
             Path(self._open_file).unlink(missing_ok=True)
-            if self._durable or not (self.directory / ending.COUNTED_FILE).exists():  # others may not have synced it
+            if self._durable or not self.decided():  # others may not have synced it
                 ending.decide(self.directory, self._now_published(), durable=self._durable)
         except FileNotFoundError as error:
             raise SegmentGone(str(self.directory)) from error
