@@ -149,7 +149,8 @@ def _window_record(window: Window | None) -> dict[str, Any] | None:
 
 
 def _account(explanation: Explanation) -> Group:
-    title = Text.assemble(("Window ", "bold"), str(explanation.window), f", starts at {explanation.window.start}")
+    name = explanation.text or str(explanation.window)
+    title = Text.assemble(("Window ", "bold"), name, f", starts at {explanation.window.start}")
     parts: list[Table | Text] = []
     for handle in dict.fromkeys(part.handle for part in explanation.contributions):
         parts += Text(), _heading(explanation, handle), _contributions(explanation, handle)

@@ -17,7 +17,7 @@ import numpy as np
 
 from holons.algebra import IntArray
 from holons.errors import BadWindow
-from holons.windows import AlignedSpec
+from holons.windows import AlignedSpec, Window
 
 SIZE_MAX: Final = 2**62
 """The largest number of rows that a window may have."""
@@ -60,6 +60,9 @@ class CountWindow(AlignedSpec):
     @property
     def slides(self) -> bool:
         return self.size != self.every
+
+    def text(self, window: Window) -> str:
+        return f"rows {window.start + 1:,} to {window.end:,}"
 
     @property
     def awaitable(self) -> bool:

@@ -125,6 +125,19 @@ class Cuts:
         return reached == total or (not self.window.partial and self.window.after(reached) > total)
 
     @property
+    def full_to(self) -> int:
+        """The end of the last window there is, once all partitions have sealed everything; as far as it is known here.
+
+        Others may know already how many rows there are.
+        """
+        total = self.total
+        if total is None:
+            return self.window.pane_start(self.found_to)
+        if self.window.partial and total:
+            return self.window.end_of(self.window.number_at(total - 1))
+        return total
+
+    @property
     def oldest(self) -> int:
         """The time of the oldest sample that is kept; `ENDING` if there is none."""
         return min((int(known.times[0]) for known in self.known if len(known)), default=ENDING)

@@ -13,15 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import astuple
 
 from holons.algebra import IntArray, Rows, State
 from holons.algebra.rows import column
 from holons.arrow import python_rows
+from holons.counting import Cuts, Samples
+from holons.counting.counted import present_rows
 from holons.errors import BadInput
 from holons.node import partitions_of
-from holons.program import Job, Output, ProgramRun
+from holons.program import Job, Layout, Output, ProgramRun
+from holons.program.lanes import Lanes
 from holons.streams import ReadableLog
-from holons.wcrdt import Contributions, Handle, Replica, Sealed
+from holons.wcrdt import Contributions, Delta, Handle, Replica, Sealed, SealedPanes
 from holons.windows import BEGINNING, Window, WindowSpec
 
 _ROWS_PER_READ = 10_000
@@ -80,6 +84,17 @@ class InsertNotes:
     states: dict[int, dict[int, State]] = field(default_factory=dict)
     """By handle and pane, what was sealed."""
 
+    ranked: dict[int, list[tuple[IntArray, IntArray]]] = field(default_factory=dict)
+    """By handle that counts rows, their times and offsets, as they came."""
+
+    def offsets_between(self, index: int, first: int, last: int) -> IntArray:
+        """Returns the offsets of this partition's rows of ranks `(first, last]`."""
+        if first >= last:
+            return np.zeros(0, dtype=np.int64)
+        times, offsets = (np.concatenate(columns) for columns in zip(*self.ranked[index], strict=True))
+        came = np.argsort(offsets, kind="stable")
+        return offsets[came][np.argsort(times[came], kind="stable")][first:last]
+
     def keys_at(self, index: int, ts: int) -> set[int | str]:
         """Returns the keys of all rows that were inserted into a handle at an instant."""
         inserted = self.inserted.get(index, [])
@@ -118,6 +133,31 @@ class NotingContributions(Contributions):
         return sealed
 
 
+class NotingLanes(Lanes):
+    """Lanes that note which rows are counted, and what was sealed."""
+
+    def __init__(self, layout: Layout, partition: int, partitions: int, notes: InsertNotes) -> None:
+        super().__init__(layout, partition, partitions)
+        self._layout = layout
+        self._notes = notes
+
+    def take(self, index: int, rows: Rows) -> bool:
+        if not super().take(index, rows):
+            return False
+        counted = present_rows(rows)
+        self._notes.ranked.setdefault(index, []).append((counted.ts, counted.origin.offsets()))
+        return True
+
+    def work(self, views: Sequence[Cuts], local: Mapping[int, SealedPanes]) -> list[Samples | Delta] | None:
+        messages = super().work(views, local)
+        deltas = (message for message in messages or () if isinstance(message, Delta))
+        for index, pane, payload in (astuple(seal) for delta in deltas for seal in delta.seals):
+            own = local[index].get(pane, 0) if index in local else payload
+            assert own is not None
+            self._notes.states.setdefault(index, {})[pane] = self._layout.handles[index].pane_aggregate.decode(own)
+        return messages
+
+
 class Replay:
     """Runs all partitions of a job from the beginning of their logs."""
 
@@ -147,7 +187,8 @@ class Replay:
                 )
             run = ProgramRun(job, number, len(self.places), input_index=input_index)
             notes = self.notes[number]
-            run.replace_contributions(partial(self._noting, notes))
+            lanes = NotingLanes(job.layout, number, len(self.places), notes)
+            run.replace_contributions(partial(self._noting, notes), lanes)
             self.runs.append((run, log, place))
 
     def run(self, *, to_the_end: bool = False) -> None:
@@ -192,6 +233,14 @@ class Replay:
 
     def _noting(self, notes: InsertNotes, stage: int) -> NotingContributions:
         return NotingContributions(self.job.layout.handles, self.job.layout.stage_handles(stage), notes)
+
+    def offsets(self, index: int, partition: int, window: Window) -> IntArray:
+        """Returns the offsets of one partition's rows in a window of a handle that counts rows."""
+        handle = self.job.layout.handles[index]
+        panes = handle.window.panes(window)
+        cuts = self.replica.lanes[self.job.layout.lanes.index(index)].after(0)
+        edges = [int(cuts[min(cut, len(cuts)) - 1].ranks[partition]) if cut else 0 for cut in (panes.start, panes.stop)]
+        return self.notes[partition].offsets_between(index, *edges)
 
     def _done(self) -> bool:
         return all(self._passed(target) for target in self.targets)

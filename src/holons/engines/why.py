@@ -56,6 +56,8 @@ class Explanation:
     """The rows that were emitted, by channel."""
     stage: int = 0
     """The stage of its handles: 0 takes rows of the input, a later one rows that `on_window` of the stage before inserts."""
+    text: str = ""
+    """The window in words."""
 
 
 def why(
@@ -85,7 +87,8 @@ def why(
         progress = replay.replica.progress[target.stage]
         behind |= {number for number, reached in enumerate(progress) if reached < target.window.end}
         present = (replay.replica.panes[index].between(start, target.window.end) for index in target.handles)
-        if min(progress) >= target.window.end and any(present):
+        completed = min(progress) >= target.window.end and replay.replica.completed(target.handles[0], target.window)
+        if completed and any(present):
             explanations.append(_explain(replay, target, target.window, sealed))
     if behind and not explanations:
         raise WindowNotCompleted(
@@ -113,22 +116,26 @@ def _explain(replay: Replay, target: WindowTarget, window: Window, sealed: Seale
             values[handle.name] = _value(handle, window, everything)
     by_channel = replay.outputs.get((target.callback, window), {})
     outputs = {name: tuple(sorted(rows, key=lambda emitted: emitted[:2])) for name, rows in sorted(by_channel.items())}
-    return Explanation(window, target.channels, values, tuple(contributions), outputs, target.stage)
+    stage, text = (0 if target.spec.counted else target.stage), target.spec.text(window)
+    return Explanation(window, target.channels, values, tuple(contributions), outputs, stage, text)
 
 
 def _contribution(
     replay: Replay, index: int, partition: int, window: Window, sealed: SealedByNodes | None
 ) -> Contribution:
     handle, notes = replay.job.layout.handles[index], replay.notes[partition]
+    counted = handle.window.counted
     low = BEGINNING if handle.accumulate else window.start
     inside = [
         places[(ts >= low) & (ts < window.end) & (True if keys is None else keys == window.key)]
         for ts, places, keys in notes.inserted.get(index, [])
     ]
     rows = np.concatenate(inside) if inside else np.zeros(0, dtype=np.int64)
+    if counted:
+        rows = replay.offsets(index, partition, window)
     first, last = (int(rows.min()), int(rows.max())) if len(rows) else (None, None)
     first_window = last_window = None
-    if handle.stage and first is not None and last is not None:
+    if handle.stage and not counted and first is not None and last is not None:
         first_window, last_window = notes.called[first], notes.called[last]
         first = last = None
     states = notes.states.get(index, {})
@@ -150,7 +157,10 @@ def _compared(replay: Replay, index: int, partition: int, window: Window, sealed
     ours: dict[int, bytes | None] = {}
     for pane in handle.window.panes(window):
         state = states.get(pane)
-        ours[pane] = None if state is None else handle.pane_aggregate.encode(state) if handle.shared else b""
+        if state is not None and not handle.shared and handle.window.counted:  # others learn its time, and no more
+            state = handle.counted_state(handle.last_time(state), handle.aggregate.zero(1))
+        known = handle.shared or handle.window.counted
+        ours[pane] = None if state is None else handle.pane_aggregate.encode(state) if known else b""
     return sealed.compare(index, handle, partition, ours)
 
 
@@ -163,6 +173,8 @@ def _within(handle: Handle, window: Window, states: Mapping[int, State]) -> list
 def _value(handle: Handle, window: Window, states: Sequence[State]) -> object:
     aggregate = handle.pane_aggregate
     state = reduce(aggregate.merge, states) if states else aggregate.zero(1)
+    if handle.window.counted:
+        return handle.aggregate.value(handle.aggregate_state(state))
     value = aggregate.value(state)
     if window.key is None:
         return value
@@ -186,7 +198,8 @@ def _windows_near(replay: Replay, targets: Sequence[WindowTarget]) -> list[Windo
     for target in targets:
         if target.spec.known_ahead:
             for index in target.handles:
-                nonempty.update(_windows(target.spec.aligned, replay.replica.panes[index].present))
+                windows = _windows(target.spec.aligned, replay.replica.panes[index].present)
+                nonempty.update(window for window in windows if replay.replica.completed(index, window))
     return sorted(nonempty, key=lambda window: (abs(window.start - replay.start), window.start, window.end))[
         :_NEAR_WINDOWS_MAX
     ]

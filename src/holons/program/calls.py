@@ -383,8 +383,10 @@ def check_kept(handle: Handle, window: Window, reached: int) -> None:
     """Raises for reads older than `keep`, trimmed or not, so that the moment of trimming never shows."""
     if window.end < reached - handle.keep_us:
         raise WindowTrimmed(
-            f"{handle.name} {window} is older than the handle keeps",
-            hint='keep more: h.WCRDT(..., keep="1h")',
+            f"{handle.name} {handle.window.text(window)} is older than the handle keeps",
+            hint="a count window keeps the windows that end within one size before it"
+            if handle.window.counted
+            else 'keep more: h.WCRDT(..., keep="1h")',
         )
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
-from holons.counting import Cuts
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
 from holons.program.calls import check_channel, check_kept, check_peekable, placed
 from holons.program.elements import keyed_element
@@ -78,7 +77,8 @@ class WindowPart:
             known = self._known(stage, replica, sealed)
             limit = reach = self.layout.emission_limit(stage, known)
             if limit >= ENDING and stage >= self.layout.stages:
-                limit, reach = _at_the_end(replica.lanes[stage - self.layout.stages])
+                cuts = replica.lanes[stage - self.layout.stages]
+                limit, reach = cuts.full_to, ENDING if cuts.total is not None else cuts.full_to
             if reach <= self.emitted_to[stage] and not self.sessions:
                 continue
             while calls > 0:
@@ -165,7 +165,8 @@ class WindowPart:
         if not callback.once or self.partition == 0:
             self.scope.begin(callback, window, session)
             try:
-                with placed(partition=self.partition, window=window):
+                counted = callback.window.counted
+                with placed(partition=self.partition, window=callback.window.text(window) if counted else window):
                     rows = getattr(at_path(self._program, callback.path), callback.method)(window)
                     emitted = {callback.channel: tables(rows if rows is not None else ())}
                     for channel, outputs in self.scope.outputs.items():
@@ -235,15 +236,6 @@ class WindowPart:
             self.local_panes[index].restore(panes, seals)
         for (index, windows), states in zip(record.stitched.items(), stitched, strict=True):
             self.sessions[index].restore(windows, states)
-
-
-def _at_the_end(cuts: Cuts) -> tuple[int, int]:
-    """Returns up to which rank the windows of a lane that has ended are emitted, and up to where it is done with that."""
-    total = cuts.total
-    if total is None:  # others have sealed everything, and this node has not heard yet how many rows there are
-        rank = cuts.window.pane_start(cuts.found_to)
-        return rank, rank
-    return ENDING if cuts.window.partial else total, ENDING
 
 
 class WindowScope:
@@ -337,7 +329,8 @@ class WindowScope:
         described.window.aligned.check(window)
         if window.end > now.end:
             raise WrongScope(
-                f"{handle}[{window}] in on_window of {now}: it may not be completed",
+                f"{handle}[{described.window.text(window)}] in on_window of {described.window.text(now)}: "
+                "it may not be completed",
                 hint="read windows that end at or before the window that on_window is called with",
             )
         check_kept(described, window, now.end)

@@ -12,6 +12,7 @@ from holons.counting import Samples
 from holons.errors import InvariantBroken
 from holons.program.emission import WindowPart
 from holons.program.job import Job
+from holons.program.lanes import Lanes
 from holons.program.outputs import DEAD, LATE, Cut, Emitted, Output, number
 from holons.program.ports import AppendedRows, RunProgress, SharedState
 from holons.program.process import ProcessPart, ProcessState
@@ -191,9 +192,9 @@ class ProgramRun:
     def _contributions(self, stage: int) -> Contributions:
         return self._window.contributions[stage] if stage else self._process.contributions
 
-    def replace_contributions(self, made: Callable[[int], Contributions]) -> None:
-        """Takes other contributions for each stage, before the first row: ones that note what is inserted."""
-        self._process.contributions = made(0)
+    def replace_contributions(self, made: Callable[[int], Contributions], lanes: Lanes) -> None:
+        """Takes other contributions for each stage, and other lanes, before the first row: such as note what is inserted."""
+        self._process.contributions, self._process.lanes = made(0), lanes
         for stage in self._window.contributions:
             self._window.contributions[stage] = made(stage)
 

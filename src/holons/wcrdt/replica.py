@@ -162,13 +162,14 @@ class Replica:
                 raise self._different(index, min(different), delta.partition)
 
     def _different(self, index: int, pane: int, partition: int) -> NondeterministicProgram:
-        window = self.handles[index].window
+        spec = self.handles[index].window
+        window = Window(spec.pane_start(pane), spec.pane_end(pane))
         return NondeterministicProgram(
             "one-value: two runs of one partition sealed different contributions",
             hint="look for wall-clock time, randomness, peek(), set order, or effects that depend on where a batch ends",
             handle=self.handles[index].name,
             partition=partition,
-            window=Window(window.pane_start(pane), window.pane_end(pane)),
+            window=spec.text(window) if spec.counted else window,
         )
 
     def gaps(self) -> list[Gap]:
@@ -199,8 +200,12 @@ class Replica:
         return min([*ends, *(cuts.oldest for cuts in self.lanes if stage == 0)], default=ENDING)
 
     def completed(self, index: int, window: Window) -> bool:
-        """Whether every partition has sealed the window."""
-        return self.watermark(self.handles[index].stage) >= window.end
+        """Whether every partition has sealed the window. At the end of all of them, what is not full is no count window."""
+        clock = self.handles[index].stage
+        reached = self.watermark(clock)
+        return (
+            self.lanes[clock - self.stages].full_to if reached >= ENDING and clock >= self.stages else reached
+        ) >= window.end
 
     def state(self, index: int, window: Window) -> State:
         """The folded state of a completed window."""
@@ -223,13 +228,18 @@ class Replica:
         if not self.completed(index, window):
             behind = [p for p, progress in enumerate(self.progress[handle.stage]) if progress < window.end]
             raise WindowNotCompleted(
-                f"complete-before-read: {handle.name} {window} is not sealed by partitions {behind}",
+                f"complete-before-read: {handle.name} {handle.window.text(window)} is not sealed by partitions {behind}",
                 hint="read it in on_window, or `await handle.completed(window)`; `peek` returns None instead",
             )
         if window.end <= self.panes[index].trimmed_to:
             raise WindowTrimmed(
-                f"{handle.name} {window} was trimmed, up to {instant_text(self.panes[index].trimmed_to)}",
-                hint='keep more: h.WCRDT(..., keep="1h")',
+                f"{handle.name} {handle.window.text(window)} was trimmed",
+                hint="read it in the on_window of a window that ends within one size after it"
+                if handle.window.counted
+                else 'keep more: h.WCRDT(..., keep="1h")',
+                trimmed_to=self.panes[index].trimmed_to
+                if handle.window.counted
+                else instant_text(self.panes[index].trimmed_to),
             )
 
     def peek(self, index: int, window: Window, *, preview: bool) -> Any:  # noqa: ANN401

@@ -36,6 +36,10 @@ class WindowSpec(ABC):
     noun: ClassVar[str] = "a window"
     """What error messages call one of these windows."""
 
+    def text(self, window: Window) -> str:
+        """A window as messages tell it."""
+        return str(window)
+
     @property
     def awaitable(self) -> bool:
         """Whether `process` may await such a window."""
