@@ -308,7 +308,7 @@ def rows_of_one_time_are_in_the_order_in_which_they_came(patch):
         for index, key in enumerate(found.keys):
             self._found.append(CutRanks(number + 1 + index, found.ranks[index][back], key))
         gap = found.gap and found.gap._replace(least=found.gap.least[back], greatest=found.gap.greatest[back])
-        return found.certain[back], gap
+        return found.certain[back], gap, None
 
     patch.setattr(Cuts, "unite", noting)
     patch.setattr(Cuts, "_select", as_it_came)

@@ -18,7 +18,7 @@ from holons.algebra import IntArray
 from holons.counting.boundaries import CountWindow
 from holons.counting.keys import FIRST, Key
 from holons.counting.samples import NOTHING_KNOWN, KnownRanks, RankLattice, Samples
-from holons.counting.selection import Gap, select
+from holons.counting.selection import Gap, Gaps, select
 from holons.errors import CheckpointLost, CodecError
 from holons.windows import ENDING
 
@@ -51,7 +51,7 @@ class Cuts:
         """The number of the cut up to which nothing is kept."""
         self._trimmed: IntArray = np.zeros(partitions, dtype=np.int64)
         self._found: list[CutRanks] = []
-        self._selected: tuple[IntArray, Gap | None] | None = None
+        self._selected: tuple[IntArray, Gap | None, Gaps | None] | None = None
         self._gap: Gap | None = None  # the newest one for the next cut
         self._selected_at = FIRST  # the least frontier then
         self._frontiers = [FIRST] * partitions
@@ -153,24 +153,32 @@ class Cuts:
         return self._select()[1]
 
     @property
+    def further(self) -> Gaps | None:
+        """The ranks that are missing for the cuts after the next one, as far as their rows can be asked for."""
+        return self._select()[2]
+
+    @property
     def floor(self) -> IntArray:
         """Every partition's rank at the newest cut that is known."""
         return self._found[-1].ranks if self._found else self._trimmed
 
-    def _still_selected(self) -> tuple[IntArray, Gap | None] | None:
+    def _still_selected(self) -> tuple[IntArray, Gap | None, Gaps | None] | None:
         """What was selected, if new samples change nothing: the next cut is still beyond the least frontier."""
         if self._selected is None or self._selected[1] is not None or min(self._frontiers) != self._selected_at:
             return None
         return self._selected
 
-    def _select(self) -> tuple[IntArray, Gap | None]:
+    def _select(self) -> tuple[IntArray, Gap | None, Gaps | None]:
         if self._selected is None:
             selection = select(self.known, self.floor, self.window, self._gap)
             number = self.trimmed_to + len(self._found)
             for index, key in enumerate(selection.keys):
                 self._found.append(CutRanks(number + 1 + index, selection.ranks[index], key))
             self._gap = selection.gap
-            self._selected, self._selected_at = (selection.certain, selection.gap), min(self._frontiers)
+            self._selected, self._selected_at = (
+                (selection.certain, selection.gap, selection.further),
+                min(self._frontiers),
+            )
         return self._selected
 
     def unpublished(self, partition: int, ranks: IntArray) -> IntArray:
@@ -195,6 +203,10 @@ class Cuts:
         self.changes += 1
         for partition, known in enumerate(self.known):
             self.known[partition] = known.beyond(int(self._trimmed[partition]))
+
+    def bytes_held(self) -> int:
+        """Returns the size of all samples that are kept."""
+        return sum(known.bytes_held() for known in self.known)
 
     def snapshot(self) -> bytes:
         """Returns the state to resume from as bytes: samples and the last trimmed cut; cuts follow from them."""

@@ -103,6 +103,10 @@ class CountedPartition:
         if gap is not None:
             start, end = max(int(gap.least[self.partition]), held), min(int(gap.greatest[self.partition]), settled)
             ranks.append(_spread(start, end))
+        further = self.cuts.further
+        if further is not None:
+            starts = np.maximum(further.least[:, self.partition], held)
+            ranks.append(_runs(starts, np.minimum(further.greatest[:, self.partition], settled)))
         return ranks[0] if len(ranks) == 1 else np.unique(np.concatenate(ranks))
 
     def _predicted(self, held: int, settled: int) -> list[IntArray]:
@@ -147,6 +151,14 @@ class CountedPartition:
         """Returns the state to resume from as bytes."""
         prediction = [self._prediction.rank, list(self._prediction.sizes)]
         return codec.encode([self.ledger.snapshot(), self._spaced_to, self._zones_to, prediction])
+
+
+def _runs(starts: IntArray, ends: IntArray) -> IntArray:
+    """The ranks in each `(start, end]`, of the first ones as many as may be published at once."""
+    counts = np.maximum(ends - starts, 0)
+    counts = counts[: np.searchsorted(np.cumsum(counts), RANKS_PUBLISHED_MAX, side="right")]
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts[: len(counts)] + 1 - before, counts) + np.arange(int(counts.sum()), dtype=np.int64)
 
 
 def _spread(start: int, end: int) -> IntArray:

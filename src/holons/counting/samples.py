@@ -127,10 +127,6 @@ class KnownRanks:
         """Returns the greatest key that is known."""
         return Key(int(self.times[-1]), partition, int(self.numbers[-1])) if len(self) else FIRST
 
-    def beyond(self, rank: int) -> KnownRanks:
-        """Returns the samples that matter beyond a rank: that of the rank itself, and all after it."""
-        return self.between(int(np.searchsorted(self.ranks, rank, side="left")), len(self))
-
     def and_frontier(self, frontier: Key, rank: int) -> KnownRanks:
         """Returns the samples, and a frontier above all of them."""
         return KnownRanks(
@@ -140,9 +136,23 @@ class KnownRanks:
             np.append(self.rows, False),
         )
 
+    def beyond(self, rank: int) -> KnownRanks:
+        """Returns what still tells anything once the first rows, up to a rank, are cut.
+
+        Of several samples of that rank the last one tells what the others do: a partition that is only marked has the same
+        rank for ever.
+        """
+        first = int(np.searchsorted(self.ranks, rank, side="left"))
+        above = int(np.searchsorted(self.ranks, rank, side="right"))
+        return self.between(max(first, above - 1), len(self))
+
     def row_ranks(self) -> IntArray:
         """Returns the ranks whose rows' keys are known."""
         return self.ranks[self.rows]
+
+    def bytes_held(self) -> int:
+        """Returns the size of the columns."""
+        return self.times.nbytes + self.numbers.nbytes + self.ranks.nbytes + self.rows.nbytes
 
     def is_sorted(self) -> bool:
         """Whether keys ascend, and none is there twice."""

@@ -11,7 +11,7 @@ Columns, not samples: the work is a few NumPy operations for each partition, wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from holons.algebra import IntArray
 from holons.counting.boundaries import CountWindow
 from holons.counting.keys import FIRST, Key
 from holons.counting.samples import KnownRanks
+
+FURTHER_MAX: Final = 1024  # windows
 
 
 class Gap(NamedTuple):
@@ -30,14 +32,22 @@ class Gap(NamedTuple):
     greatest: IntArray
 
 
+class Gaps(NamedTuple):
+    """What is missing for the cuts after the next one: for each, of each partition the ranks in `(least, greatest]`."""
+
+    least: IntArray
+    greatest: IntArray
+
+
 class Selection(NamedTuple):
-    """Cuts that are found, as one row of ranks and one key each; and what is known of the next one."""
+    """Cuts that are found, as one row of ranks and one key each; and what is known of the next ones."""
 
     ranks: IntArray
     keys: list[Key]
     certain: IntArray
     """Of each partition so many rows belong before the next cut, whichever it will be."""
     gap: Gap | None
+    further: Gaps | None = None
 
 
 class _Bounds(NamedTuple):
@@ -104,7 +114,20 @@ def _searched(
         if above < 0 or greatest[above] < boundary:
             return Selection(ranks, keys, certain, None)
     lo = bounds.key(below) if below >= 0 else before.lo
-    return Selection(ranks, keys, certain, Gap(lo, bounds.key(above), certain, bounds.greatest[:, above]))
+    gap = Gap(lo, bounds.key(above), certain, bounds.greatest[:, above])
+    return Selection(ranks, keys, certain, gap, _further(bounds, before.least, window, boundary))
+
+
+def _further(bounds: _Bounds, floor: IntArray, window: CountWindow, boundary: int) -> Gaps | None:
+    """What is missing for the boundaries after one: so that many windows that are open need not wait for each other."""
+    least, greatest = bounds.least.sum(axis=0), bounds.greatest.sum(axis=0)
+    wanted = window.boundaries(boundary, min(int(greatest[-1]), boundary + FURTHER_MAX * window.every))
+    if not len(wanted):
+        return None
+    below = np.searchsorted(greatest, wanted, side="right") - 1
+    above = np.minimum(np.searchsorted(least, wanted, side="left"), len(least) - 1)
+    known = np.where(below >= 0, bounds.least[:, np.maximum(below, 0)], floor[:, None])
+    return Gaps(np.maximum(known, floor[:, None]).T, bounds.greatest[:, above].T)
 
 
 def _rest(known: Sequence[KnownRanks], floor: IntArray, boundary: int) -> IntArray | None:

@@ -306,8 +306,8 @@ class Replica:
             return Replica(handles, partitions, None if snapshot is None else _decode(snapshot))
 
     def bytes_held(self) -> int:
-        """The size of all seals."""
-        return sum(panes.bytes_held() for panes in self.panes)
+        """The size of all seals and samples."""
+        return sum(panes.bytes_held() for panes in self.panes) + sum(cuts.bytes_held() for cuts in self.lanes)
 
 
 _decode: Callable[[bytes | memoryview], ReplicaState] = wire.decoder(
