@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[Make, float]] = {
     "user_sessions": (_click, 60),
     "two_stages": (_visit, 150),
     "hot_auctions": (_bid, 15),
+    "sale_lots": (_sale, 15),
 }
 """Which rows an example wants, and over how many seconds."""
 

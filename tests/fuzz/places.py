@@ -62,6 +62,7 @@ EXEMPT = {
     "holons.engines.spark.rounds:Rounds._check": "one small file in JSON, with its errors declared",
     "holons.engines.spark.rounds:Rounds._query": "Spark's own file",
     "holons.engines.spark.source:_offsets": "an option of the user's, with its errors declared",
+    "holons.streams.segments.validation:_is_ascii": "columns of frames, which are read and validated together",
     "holons.wcrdt.records:RecordFormat.__init__": "makes formats",
     "holons.wire:decoder": "makes decoders",
 }

@@ -14,6 +14,11 @@ before the first row.
 **Sessions** use panes of a quarter of the gap, with one fragment for each key and pane. A session is emitted once a whole
 pane after its end is known; a stage with sessions emits all of its windows up to that pane, so that their order is total.
 
+**A handle that counts rows is a lane** (`lanes.py`): a clock of its own beside the stages, on the axis of ranks. Clocks are
+numbered: those of the stages, then those of the lanes; everything that is kept "by stage" elsewhere is kept by clock. When a
+node hears of a cut depends on timing, where it lies does not. To know how many rows there are is not to know all cuts: a
+lane has ended once no cut can follow. A WLocal lane sends when its rows were, so that everybody knows a window's last time.
+
 **The type of an output row comes from that row alone.** Dicts of one shape become one table; 1 never becomes 1.0 because
 of a neighbouring row. `emit = "once"` is an attribute of the program; `process` emits rows with
 `self.output(rows, channel=...)`.

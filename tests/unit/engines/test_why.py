@@ -97,6 +97,8 @@ def possible_starts(spec, given) -> list[int]:
     """Where a window may start that has a row in it."""
     frames = [piece for logs in given.values() for log in logs for piece in log if isinstance(piece, pl.DataFrame)]
     times = {ts for frame in frames for ts in frame["ts"].drop_nulls().to_list()}
+    if spec.counted:
+        return list(range(0, sum(map(len, frames)), spec.every))
     if isinstance(spec, h.Session):
         return sorted(times)
     return sorted({window.start for ts in times for window in spec.windows_of(ts)})

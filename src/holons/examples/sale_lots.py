@@ -1,0 +1,1 @@
+../../../examples/sale_lots.py
