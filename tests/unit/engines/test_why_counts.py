@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 import holons as h
 from holons.cli import why as cli
@@ -77,7 +78,7 @@ def test_it_agrees_with_what_nodes_sealed_and_a_node_can_be_peeked_at(capsys):
     sealed = SealedByNodes.read(JOB, 2, sync)
     told = why(JOB, logs_of({"in": [[ONE, END], TWO]}), 0, sealed=sealed)
     assert {part.sealed for explanation in told for part in explanation.contributions} == {"agrees"}
-    cli.Console().print(cli._account(told[0]))
+    Console().print(cli._account(told[0]))
     assert "rows 1 to 4" in capsys.readouterr().out
     assert node.jobs["pairs"].peek("total", h.Window(2, 6)) == 66
     assert node.jobs["pairs"].peek("total", h.Window(40, 44)) is None
