@@ -20,7 +20,7 @@ from rich.table import Table
 from holons.arrow import python_rows
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
-from holons.cli.status import status_table
+from holons.cli.status import WaitingLines, status_table
 from holons.cli.terminal import Terminal
 from holons.disk import Durability, check_durability
 from holons.engines import EngineName, Run, run
@@ -211,12 +211,17 @@ def _names(job: Job) -> str:
 def _watch(handle: Run, console: Console) -> bool:
     """Shows the status until everything is emitted, and returns True; after Ctrl-C it returns False."""
     signal.signal(signal.SIGTERM, _interrupt)  # as Ctrl-C does: with a checkpoint
+    lines = WaitingLines()
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         try:
             while not handle.ended_within(_LOOK_S):
                 live.update(status_table(handle.progress))
+                if not console.is_terminal and (line := lines.new_line(handle.progress)):
+                    console.print(line, soft_wrap=True, markup=False, highlight=False)
             handle.wait()
         except KeyboardInterrupt:
+            if handle.progress.waiting_for:
+                console.print(f"It was waiting for {handle.progress.waiting_for}.", soft_wrap=True, markup=False)
             return False
     return True
 

@@ -11,6 +11,8 @@ from holons.engines.status import NodeStatus, Status, watermark_text
 _NUMBERS = ("rows read", "rows/s", "waiting")
 _PATIENCE_S = 2.0
 """What a run waits for is shown once it has waited for so long."""
+_AGAIN = 4
+"""Where there is no terminal, it is said again once it has lasted so many times as long."""
 
 
 def status_table(status: Status) -> RenderableType:
@@ -48,3 +50,21 @@ def _cells(node: NodeStatus, parked: set[tuple[int, str]]) -> tuple[str, ...]:
         f"{node.lag:,}",
         watermark_text(node.watermark),
     )
+
+
+class WaitingLines:
+    """What a run waits for, in lines, where no terminal shows a table: once for each reason, and again if it lasts."""
+
+    def __init__(self) -> None:
+        self._reason = ""
+        self._said_s = 0.0
+
+    def new_line(self, status: Status) -> str:
+        """Returns the line to print now; empty if there is nothing new."""
+        waiting = status.waiting_for
+        if waiting is None or waiting.since_s < _PATIENCE_S:
+            return ""
+        if waiting.reason == self._reason and self._said_s <= waiting.since_s < _AGAIN * self._said_s:
+            return ""
+        self._reason, self._said_s = waiting.reason, waiting.since_s
+        return f"{status.job}: {status.rows_read:,} rows, {status.windows:,} windows; waits for {waiting}"

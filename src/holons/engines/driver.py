@@ -219,6 +219,10 @@ class Driver(ABC):
         """How many nodes have died: those that were replaced here, and those that Spark started again."""
         return self._deaths + sum(len(process.endings()) for process in self.running.values())
 
+    def not_started(self) -> str:
+        """Returns what its nodes wait for that have not started, as far as that is known; for people."""
+        return ""
+
     def drain(self, name: str, timeout_s: float = 30.0) -> None:
         """Lets a node hand everything over and leave, and waits for that."""
         process = self.running.pop(name)

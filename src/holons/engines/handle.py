@@ -31,6 +31,7 @@ from holons.program.outputs import LATE
 _LOOK_S = 0.1
 _TEND_S = 0.01
 _FOLLOW_S = 0.02
+_START_S = 2.0  # a driver is asked why nodes have not started only then: that costs
 _WAKE_S = 0.5  # who waits wakes up now and then: a Ctrl-C that comes just before a long wait would not end it
 
 # --- nodes at work ---------------------------------------------------------------------------------------------------
@@ -69,7 +70,15 @@ class DriverNodes:
         return self._driver.tend(self._submitted)
 
     def look(self) -> Status:
-        status = self._driver.watcher.look(self.version, self._submitted.partitions)
+        status = self._driver.watcher.look(self.version, self._submitted.inputs)
+        waiting = status.waiting_for
+        if (
+            status.state == "starting"
+            and waiting
+            and waiting.since_s > _START_S
+            and (why := self._driver.not_started())
+        ):
+            status = replace(status, waiting_for=replace(waiting, reason=why))
         return replace(status, deaths=self._driver.deaths)
 
 

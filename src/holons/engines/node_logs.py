@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from holons import wire
+from holons.clock import Clock
 from holons.engines.tracebacks import for_people
 from holons.errors import CodecError, LogDamaged, LogUnavailable, PromiseBroken
 from holons.node import Node, Ports
@@ -26,6 +27,7 @@ _TEXT_CHARACTERS_MAX = 10_000  # a longer text is cut
 _KEPT_RECORDS = 1_000  # of each node; older ones are trimmed
 _TRIM_RECORDS = 100  # a node trims once for so many records
 _REPEAT_S = 10.0  # one place in the code logs at most once in this time
+_FRESH_S = 2.0  # for so long a failure is said to be there
 _FAMILY = "holons.nodes"
 
 logger = logging.getLogger("holons.node")
@@ -123,23 +125,43 @@ class _RepeatFilter(logging.Filter):
 
 def with_logged_failures(ports: Ports) -> Ports:
     """Returns the same ports, which log when a log or store does not answer; nodes themselves just try again."""
+    trouble = _Trouble(ports.clock)
     return replace(
         ports,
-        heartbeats=_LoggedPort(ports.heartbeats),
-        control=_LoggedPort(ports.control),
-        decisions=_LoggedPort(ports.decisions),
-        sync=lambda job: _LoggedPort(ports.sync(job)),
-        input=lambda stream: _LoggedPort(ports.input(stream)),
-        output=lambda job, channel, partitions: _LoggedPort(ports.output(job, channel, partitions)),
-        store=_LoggedPort(ports.store),
+        heartbeats=_LoggedPort(ports.heartbeats, trouble),
+        control=_LoggedPort(ports.control, trouble),
+        decisions=_LoggedPort(ports.decisions, trouble),
+        sync=lambda job: _LoggedPort(ports.sync(job), trouble),
+        input=lambda stream: _LoggedPort(ports.input(stream), trouble),
+        output=lambda job, channel, partitions: _LoggedPort(ports.output(job, channel, partitions), trouble),
+        store=_LoggedPort(ports.store, trouble),
+        trouble=trouble.now,
     )
+
+
+class _Trouble:
+    """The last failure of any port, for as long as it is fresh: who cannot go on tries again all the time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = ("", 0.0)
+
+    def note(self, error: OSError) -> None:
+        """Notes a failure."""
+        self._last = str(error).partition("\n")[0], self._clock.now_s()
+
+    def now(self) -> str:
+        """Returns what does not answer now; empty if all does."""
+        story, at_s = self._last
+        return story if story and self._clock.now_s() - at_s < _FRESH_S else ""
 
 
 class _LoggedPort:
     """A log or a store that logs its failures."""
 
-    def __init__(self, port: object) -> None:
+    def __init__(self, port: object, trouble: _Trouble) -> None:
         self._port = port
+        self._trouble = trouble
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the port has
         attribute = getattr(self._port, name)
@@ -151,6 +173,7 @@ class _LoggedPort:
                 return attribute(*arguments, **named)
             except OSError as error:
                 _failures.warning("%s", error)
+                self._trouble.note(error)
                 raise
 
         setattr(self, name, logged)

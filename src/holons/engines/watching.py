@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from holons.clock import Clock
-from holons.engines.status import Activity, NodeStatus, PartitionStatus, Status, WaitingFor
+from holons.engines.status import Activity, NodeStatus, PartitionStatus, Status, WaitingFor, watermark_text
 from holons.node import Heartbeat, Running, decode_heartbeat
 from holons.streams import Cursor, SharedLog
-from holons.windows import ENDING
+from holons.windows import BEGINNING, ENDING
 
 _SILENT_S: Final = 3.0
 """A node that was not heard for so long is not shown."""
@@ -62,8 +61,8 @@ class Watcher:
         now_s = self._listen()
         return {name: heartbeat.pid for name, (heartbeat, at_s) in self._heard.items() if now_s - at_s < _SILENT_S}
 
-    def look(self, job: str, partitions: int = 0) -> Status:
-        """The status of a job, given its number of partitions, if that is known."""
+    def look(self, job: str, inputs: Sequence[tuple[str, int]] = ()) -> Status:
+        """The status of a job, given its input streams and how many partitions each has, if that is known."""
         now_s = self._listen()
         lately = {name: heard for name, (heard, at_s) in sorted(self._heard.items()) if now_s - at_s < _SILENT_S}
         running = {name: [part for part in heard.running if part.job == job] for name, heard in lately.items()}
@@ -84,7 +83,7 @@ class Watcher:
             rows_waiting=sum(part.lag for part in furthest.values()),
             windows=max((part.calls for part in furthest.values()), default=0),
             watermark=min((part.watermark for part in furthest.values()), default=None),
-            waiting_for=self._waiting_for(job, parts, partitions, bool(lately), now_s),
+            waiting_for=self._waiting_for(job, parts, inputs, bool(lately), now_s),
         )
 
     def _listen(self) -> float:
@@ -120,17 +119,35 @@ class Watcher:
         )
 
     def _waiting_for(
-        self, job: str, parts: tuple[PartitionStatus, ...], partitions: int, heard: bool, now_s: float
+        self,
+        job: str,
+        parts: tuple[PartitionStatus, ...],
+        inputs: Sequence[tuple[str, int]],
+        heard: bool,
+        now_s: float,
     ) -> WaitingFor | None:
         if not heard:
             last_s = max((at_s for _, at_s in self._heard.values()), default=self._began_s)
             silent = "heartbeats: all nodes have gone silent" if self._heard else "nodes to start"
             return WaitingFor(silent, since_s=now_s - last_s)
-        reason, holding, moved = _held_up(parts, max(partitions, 1 + max((p.partition for p in parts), default=-1)))
+        reason, holding, moved = _held_up(parts, PartitionNames(inputs, parts))
         if not reason:
             return None
+        if moved is None and (died := self._silent_owners(job, holding, now_s)):
+            reason += f", {died} of whose owners {'has' if died == 1 else 'have'} gone silent"
+        lately = (heartbeat for heartbeat, at_s in self._heard.values() if now_s - at_s < _SILENT_S)
+        if trouble := next((heartbeat for heartbeat in lately if heartbeat.trouble), None):
+            reason += f"; {NodeStatus(trouble.node).label} cannot go on: {trouble.trouble}"
         self._waiting[job] = mark = _since(self._waiting.get(job), (holding, moved), now_s)
         return WaitingFor(reason, holding, now_s - mark.since_s)
+
+    def _silent_owners(self, job: str, partitions: Collection[int], now_s: float) -> int:
+        """Returns how many nodes fell silent that were about to work on one of these partitions: it may be why."""
+        silent = [heartbeat for heartbeat, at_s in self._heard.values() if now_s - at_s >= _SILENT_S]
+        return sum(
+            any(part.job == job and part.partition in partitions and part.touched for part in heartbeat.running)
+            for heartbeat in silent
+        )
 
     def _measure(self, now_s: float, rows: int, offsets: dict[str, dict[int, int]]) -> None:
         """Rows per second, over about the last second; a partition that a node has just taken over counts from then on."""
@@ -162,35 +179,63 @@ def _activity(part: Running) -> Activity:
     return "waiting" if part.parked else "held" if part.held else "idle" if part.idle else "reading"
 
 
-def _held_up(parts: tuple[PartitionStatus, ...], partitions: int) -> tuple[str, tuple[int, ...], object]:
+class PartitionNames:
+    """What the partitions of a job are called for people: by number, and where they come from if that is known."""
+
+    def __init__(self, inputs: Sequence[tuple[str, int]], parts: Iterable[PartitionStatus]) -> None:
+        self._streams = [(stream, number) for stream, count in inputs for number in range(count)]
+        self._several = len(inputs) > 1
+        self.count = len(self._streams) or 1 + max((part.partition for part in parts), default=-1)
+
+    def one(self, partition: int) -> str:
+        """Returns what one partition is called.
+
+        >>> PartitionNames([("bids", 2)], ()).one(1), PartitionNames([("bids", 2), ("users", 1)], ()).one(2)
+        ('partition 1 of bids', 'partition 2 (users[0])')
+        """
+        if partition >= len(self._streams):
+            return f"partition {partition}"
+        stream, number = self._streams[partition]
+        return f"partition {partition} ({stream}[{number}])" if self._several else f"partition {partition} of {stream}"
+
+    def all(self, partitions: Sequence[int]) -> str:
+        """Returns what several partitions are called."""
+        if len(partitions) == 1:
+            return self.one(partitions[0])
+        return f"partitions {', '.join(map(str, partitions))}"
+
+
+def _held_up(parts: tuple[PartitionStatus, ...], names: PartitionNames) -> tuple[str, tuple[int, ...], object]:
     """What the run waits for, the partitions that are the cause, and what must change before it waits no more."""
     owned = {part.partition for part in parts if part.owners or part.activity == "finished"}
-    if free := tuple(islice((number for number in range(partitions) if number not in owned), _FREE_MAX)):
-        return f"an owner of {_numbers(free)}", free, None
+    if free := tuple(number for number in range(names.count) if number not in owned):
+        return f"an owner of {names.all(free)}", free, None
     open_parts = [part for part in parts if part.activity != "finished"]
     if not open_parts:
         return "", (), None
     slowest = min(part.watermark for part in open_parts)
     if slowest >= ENDING:
-        return "the last windows to be emitted", tuple(part.partition for part in open_parts), None
+        return "the last windows to be emitted", _all(open_parts), slowest
     behind = [part for part in open_parts if part.watermark == slowest and part.activity != "idle"]
     if not behind:
-        return "rows: all open partitions are idle", tuple(part.partition for part in open_parts), slowest
+        return "new rows: all that have not ended are quiet", _all(open_parts), slowest
     moved = slowest, sum(part.rows_read for part in behind)
+    lag = sum(part.lag for part in behind)
     if len(behind) > 1:
-        lag = sum(part.lag for part in behind)
-        what = f"{lag:,} rows to be read" if lag else "new rows"
-        return f"{what} in {_numbers(tuple(part.partition for part in behind))}", _all(behind), moved
+        return f"{f'{lag:,} rows to be read' if lag else 'new rows'} in {names.all(_all(behind))}", _all(behind), moved
     (part,) = behind
-    where = f"partition {part.partition} on {NodeStatus(part.owners[0]).label}"
+    at = f" at {watermark_text(slowest)}" if slowest > BEGINNING else ""
+    what = f"has {lag:,} rows to read" if lag else "has no new rows" if at else "never had a row"
     if part.activity == "waiting":
-        return f"{where}, which waits for a window", _all(behind), moved
-    return f"{where}, which has {f'{part.lag:,} rows to read' if part.lag else 'no new rows'}", _all(behind), moved
+        what = "waits for a window"
+    held = [other.partition for other in open_parts if other.activity == "held"]
+    others = f"; {names.all(held)} {'is' if len(held) == 1 else 'are'} held back until then" if held else ""
+    return (
+        f"{names.one(part.partition)} on {NodeStatus(part.owners[0]).label}{at}, which {what}{others}",
+        _all(behind),
+        moved,
+    )
 
 
 def _all(parts: Iterable[PartitionStatus]) -> tuple[int, ...]:
     return tuple(part.partition for part in parts)
-
-
-def _numbers(partitions: tuple[int, ...]) -> str:
-    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"

@@ -56,7 +56,7 @@ class Running(msgspec.Struct, frozen=True, array_like=True):
     """What event time is by now, by its live rows and the time that has passed since; `BEGINNING` if no row was live."""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/4"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/5"):
     """A sign of life, from the node's main loop itself."""
 
     node: str
@@ -69,6 +69,8 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat/4")
     """Whether all of them have ended, and everything is out."""
     pid: int = 0
     """Its process, for people who look for it."""
+    trouble: str = ""
+    """What does not answer it now, for people."""
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True, tag="claim/1"):

@@ -300,9 +300,9 @@ class Node:
             return
         sequence = self._heartbeats.next_sequence()
         running = tuple(self._report(here, tasklet) for here, tasklet in self._tasklets())
-        ends = self._ends()
-        pid = self._heartbeats.pid
-        heartbeat = Heartbeat(self.name, sequence, running, self.leaving, len(self._assigned), ends.everything, pid)
+        ends, jobs, trouble = self._ends(), len(self._assigned), self.ports.trouble()
+        pid, done = self._heartbeats.pid, ends.everything
+        heartbeat = Heartbeat(self.name, sequence, running, self.leaving, jobs, done, pid, trouble)
         self._heartbeats.send(heartbeat, now_s)
         self._announced = ends
         self._heartbeats.listed = {(run.job, run.partition) for run in running} - self._trials.waiting(self._tasklets())

@@ -35,6 +35,8 @@ class Ports:
     """The channels to which a version of a job has written, and how many partitions each has."""
     retention: RetentionRules
     """For how long inputs and outputs are kept, and who reads them beside jobs."""
+    trouble: Callable[[], str] = str
+    """What does not answer now, for people; empty if all does, or nobody knows."""
 
 
 def partitions_of(job: Job, ports_input: Callable[[str], ReadableLog]) -> list[tuple[int, int]]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import queue
+from dataclasses import replace
 
+import polars as pl
 import pytest
 from rich.console import Console
 
 import holons as h
-from holons.cli.status import status_table
-from holons.engines.memory_site import TurnClock
+from holons.cli.status import WaitingLines, status_table
+from holons.engines.memory_site import MemorySite, TurnClock
+from holons.engines.node_logs import with_logged_failures
 from holons.engines.watching import Watcher
+from holons.errors import StoreUnavailable
 from holons.node import Heartbeat, Running
+from holons.store import MemoryStore
 from holons.streams import MemoryHub
 from holons.windows import BEGINNING, ENDING
 from holons.wire import encode
@@ -38,7 +44,7 @@ class Cluster:
         self.hub.open(node).append(encode(Heartbeat(node, self.sequence, parts, pid=7)))
 
     def look(self, partitions: int = 2) -> h.Status:
-        return self.watcher.look("job", partitions)
+        return self.watcher.look("job", [("in", partitions)])
 
 
 def test_the_slowest_partition_its_owner_and_since_when_are_named():
@@ -49,7 +55,9 @@ def test_the_slowest_partition_its_owner_and_since_when_are_named():
         cluster.heartbeat("node-2#x.1", running(1, 2 * SECOND, lag=5_000))
         status = cluster.look()
     assert status.waiting_for is not None
-    assert status.waiting_for.reason == "partition 1 on node-2.1, which has 5,000 rows to read"
+    assert status.waiting_for.reason == (
+        "partition 1 of in on node-2.1 at 1970-01-01 00:00:02, which has 5,000 rows to read"
+    )
     assert (status.waiting_for.partitions, status.waiting_for.since_s) == ((1,), 3.0)
     assert [part.unmoved_s for part in status.partitions] == [0.0, 3.0]
     cluster.heartbeat("node-2#x.1", running(1, 3 * SECOND, offset=20, lag=4_000))
@@ -61,18 +69,39 @@ def test_the_slowest_partition_its_owner_and_since_when_are_named():
 @pytest.mark.parametrize(
     ("first", "second", "reason", "partitions"),
     [
-        (running(0, SECOND), running(1, 2 * SECOND), "partition 0 on a, which has no new rows", (0,)),
-        (running(0, SECOND, parked=True), running(1, 2 * SECOND), "partition 0 on a, which waits for a window", (0,)),
+        (
+            running(0, SECOND),
+            running(1, 2 * SECOND),
+            "partition 0 of in on a at 1970-01-01 00:00:01, which has no new rows",
+            (0,),
+        ),
+        (
+            running(0, SECOND, parked=True),
+            running(1, 2 * SECOND),
+            "partition 0 of in on a at 1970-01-01 00:00:01, which waits for a window",
+            (0,),
+        ),
         (running(0, SECOND), running(1, SECOND), "new rows in partitions 0, 1", (0, 1)),
         (running(0, SECOND, lag=2), running(1, SECOND, lag=1), "3 rows to be read in partitions 0, 1", (0, 1)),
         (
             running(0, SECOND, idle=True),
             running(1, SECOND, idle=True),
-            "rows: all open partitions are idle",
+            "new rows: all that have not ended are quiet",
             (0, 1),
         ),
         (running(0, ENDING), running(1, ENDING, finished=True), "the last windows to be emitted", (0,)),
-        (running(0, ENDING, finished=True), running(1, SECOND), "partition 1 on b, which has no new rows", (1,)),
+        (
+            running(0, ENDING, finished=True),
+            running(1, SECOND),
+            "partition 1 of in on b at 1970-01-01 00:00:01, which has no new rows",
+            (1,),
+        ),
+        (
+            running(0, BEGINNING, offset=0),
+            running(1, 90 * SECOND, held=True),
+            "partition 0 of in on a, which never had a row; partition 1 of in is held back until then",
+            (0,),
+        ),
     ],
 )
 def test_what_a_run_waits_for_is_said(first, second, reason, partitions):
@@ -95,6 +124,93 @@ def test_partitions_without_an_owner_and_silent_nodes_are_named():
     status = cluster.look()
     assert (status.state, status.nodes) == ("starting", ())
     assert str(status.waiting_for) == "heartbeats: all nodes have gone silent, for 4.0 s"
+
+
+def test_a_partition_whose_owners_fall_silent_one_after_the_other_is_named():
+    """Until somebody knows whether it is the rows, nobody may take it."""
+    cluster = Cluster()
+    for node in ("a#1", "b#1"):
+        cluster.heartbeat(node, running(1, SECOND))
+        cluster.look()
+        cluster.clock.sleep_s(4.0)
+    cluster.heartbeat("c#1", running(0, SECOND))
+    waiting = cluster.look().waiting_for
+    assert waiting is not None
+    assert waiting.reason == "an owner of partition 1 of in, 2 of whose owners have gone silent"
+
+
+def test_what_does_not_answer_a_node_is_said():
+    cluster = Cluster()
+    parts = running(0, SECOND), running(1, SECOND)
+    trouble = "cannot write the store at s3://checkpoints: no route to host"
+    cluster.hub.open("a#1").append(encode(Heartbeat("a#1", 1, parts, pid=7, trouble=trouble)))
+    waiting = cluster.look().waiting_for
+    assert waiting is not None
+    assert waiting.reason == f"new rows in partitions 0, 1; a cannot go on: {trouble}"
+
+
+def test_a_node_reports_what_does_not_answer_it_and_forgets_it_soon():
+    clock, site = TurnClock(), MemorySite({})
+    ports = with_logged_failures(replace(site.ports("a"), clock=clock, store=Broken()))
+    assert ports.trouble() == ""
+    with pytest.raises(StoreUnavailable):
+        ports.store.positions("x")
+    assert ports.trouble() == "the store does not answer"
+    clock.sleep_s(5.0)
+    assert ports.trouble() == ""
+
+
+class Broken(MemoryStore):
+    """A store that does not answer."""
+
+    def positions(self, name):
+        raise StoreUnavailable("the store does not answer")
+
+
+def test_partitions_of_several_streams_are_named_with_their_stream():
+    cluster = Cluster()
+    cluster.heartbeat("a#1", running(0, 9 * SECOND), running(1, 9 * SECOND), running(2, SECOND))
+    waiting = cluster.watcher.look("job", [("clicks", 2), ("prices", 1)]).waiting_for
+    assert waiting is not None
+    assert waiting.reason == "partition 2 (prices[0]) on a at 1970-01-01 00:00:01, which has no new rows"
+
+
+def test_where_no_terminal_shows_a_table_each_reason_is_a_line_and_again_if_it_lasts():
+    cluster, lines, said = Cluster(), WaitingLines(), []
+    for second in range(40):
+        cluster.heartbeat("a#1", running(0, 9 * SECOND), running(1, SECOND if second < 30 else 2 * SECOND))
+        if line := lines.new_line(cluster.look()):
+            said.append((second, line))
+        cluster.clock.sleep_s(1.0)
+    assert [second for second, _ in said] == [2, 8, 32, 38]
+    reason = "partition 1 of in on a at 1970-01-01 00:00:01, which has no new rows"
+    assert said[0][1] == f"job: 20 rows, 3 windows; waits for {reason}, for 2.0 s"
+
+
+def test_a_live_run_says_which_partition_holds_the_others_up():
+    more: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def rows(second):
+        yield pl.DataFrame({"ts": [second * SECOND]})
+        more.get()
+
+    def live():
+        return {"in": [rows(5), rows(1)]}
+
+    job = h.source("in").window(h.Tumbling("1s")).agg(n=h.count()).to("out")
+    with h.run(job, live(), engine="embedded", settings=h.Settings(idle_s=None)) as run:
+        while run.progress.rows_read < 2 or run.progress.waiting_for is None:
+            run.ended_within(0.01)
+        waiting = run.progress.waiting_for
+        assert waiting.reason.startswith("partition 1 of in on node-")
+        assert waiting.reason.endswith("at 1970-01-01 00:00:01, which has no new rows")
+        assert "partition 1 of in" in repr(run)
+        assert "partition 1 of in" in run._repr_html_()
+        assert run.progress.record()["waiting_for"]["partitions"] == (1,)
+    with h.run(job, live(), engine="embedded", settings=h.Settings(idle_s=0.1)) as run:
+        while not run.progress.waiting_for or "quiet" not in run.progress.waiting_for.reason:
+            run.ended_within(0.01)
+        assert run.progress.waiting_for.reason == "new rows: all that have not ended are quiet"
 
 
 def test_nothing_is_waited_for_once_all_have_finished():
@@ -123,8 +239,6 @@ def test_terminal_notebook_text_and_json_show_the_same_value():
 
 
 def test_a_finished_run_waits_for_nothing():
-    import polars as pl
-
     run = h.run(h.source("s").to("out"), {"s": [pl.DataFrame({"ts": [1]})]}, engine="embedded").wait()
     assert (run.progress.state, run.progress.waiting_for) == ("finished", None)
     assert [(part.partition, part.activity) for part in run.progress.partitions] == [(0, "finished")]

@@ -36,5 +36,6 @@ class TurnNodes:
 
     def look(self) -> Status:
         streams = self._site.streams()
-        partitions = sum(streams[source.stream] for source in self._job.inputs)
-        return self._watcher.look(self._job.name, partitions)
+        return self._watcher.look(
+            self._job.name, [(source.stream, streams[source.stream]) for source in self._job.inputs]
+        )

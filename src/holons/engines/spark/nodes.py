@@ -75,6 +75,12 @@ class SparkNodes(Driver):
                 logger.warning("%s: Spark gave its task up: %s", name, error)
         return super().replace_the_dead()
 
+    def not_started(self) -> str:
+        with suppress(Exception):  # whatever the gateway says: nobody answers
+            queued = sum(cast(NodeTask, task).executor() is None for task in self.running.values())
+            return f"free slots of Spark for {queued} of {len(self.running)} nodes" if queued else ""
+        return ""
+
     def _spark_is_there(self) -> bool:
         try:
             return not self.spark.sparkContext._jsc.sc().isStopped()
