@@ -80,4 +80,5 @@ def test_real_processes_keep_no_more_the_longer_they_run(tmp_path):
     for what in seen[0]:
         early = max(sample[what] for sample in seen[: len(seen) // 2])
         late = max(sample[what] for sample in seen[len(seen) // 2 :])
-        assert late <= 1.5 * early + 50, f"{what} grew: {[sample[what] for sample in seen]}"
+        slack = {"disk": 4 << 20, "memory of a node": 64 << 20}.get(what, 50)  # each writer may fill a small segment
+        assert late <= 1.5 * early + slack, f"{what} grew: {[sample[what] for sample in seen]}"

@@ -82,7 +82,7 @@ def checkpoints_are_stored_before_the_outputs_they_cover(patch):
     patch.setattr(recovery.Checkpoints, "load", _load_blindly)
 
 
-def _load_blindly(self, input_bounds, output_end):
+def _load_blindly(self, input_bounds, output_end, forget=None):
     kinds = (self._process, self._job.process_header), (self._window, self._job.window_header)
     records = [self._newest(name, header, lambda *_: True, lambda channel: 2**62) for name, header in kinds]
     return recovery.Records(*(record for _, record in records))
