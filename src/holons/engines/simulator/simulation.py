@@ -164,7 +164,7 @@ class Simulation:
         name = f"node-{member.number}#{member.incarnation}"
         rate, offset_s = self._random.uniform(0.9, 1.1), self._random.uniform(0.0, 1000.0)
         member.gate = Gate(self.world, member.number, name, rate=rate, offset_s=offset_s)
-        member.node = Node(name, member.gate.ports(), self._settings)
+        member.node = Node(name, member.gate.ports(self._settings), self._settings)
         for job_name, (job, cuts) in self._jobs.items():
             member.node.add_job(job_name, job, cuts)
         self.note(f"{name} starts")

@@ -26,7 +26,7 @@ from holons.engines.simulator.gated import (
     unframed,
 )
 from holons.errors import LogUnavailable, StoreUnavailable
-from holons.node import NodeSite, Ports, RetentionRules
+from holons.node import NodeSite, Ports, RetentionRules, Settings
 from holons.store import GridStore, Position, Store
 from holons.streams import JournaledLog, ReadableLog
 
@@ -44,9 +44,9 @@ class Gate:
     offset_s: float = 0.0
     written: int = 0
 
-    def ports(self) -> Ports:
+    def ports(self, settings: Settings | None = None) -> Ports:
         """Returns the site as this incarnation uses it."""
-        return GatedSite(self).ports(self.name)
+        return GatedSite(self).ports(self.name, settings)
 
     def sleep(self, seconds: float) -> None:
         """Waits, which a node never does."""
@@ -193,7 +193,7 @@ class GatedSite(NodeSite):
     def output(
         self, job: str, channel: str, partitions: int, writer: str, *, resume: bool = False, appended: bool = False
     ) -> GatedLog:
-        return GatedLog(self._site.output(job, channel, partitions, writer), self._gate)
+        return GatedLog(self._site.output(job, channel, partitions, writer, appended=appended), self._gate)
 
     def channels(self, job: str) -> Mapping[str, int]:
         return self._site.channels(job)
