@@ -234,6 +234,7 @@ def _decoded(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int
         with parquet.ParquetFile(path) as file:
             yield from file.iter_batches(batch_size=batch_rows)
     elif kind == "jsonl" and path.stat().st_size:
+        _check_objects(path)
         options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error") if schema else None
         yield from json.read_json(path, parse_options=options).to_batches()
     elif kind == "csv" and schema is None:
@@ -242,6 +243,16 @@ def _decoded(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int
         convert = csv.ConvertOptions(column_types=schema)
         with csv.open_csv(path, convert_options=convert) as reader:
             yield from reader
+
+
+def _check_objects(path: Path) -> None:
+    """Raises unless each line begins as an object does: Arrow's reader ends the process at a line with `null`."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and line.strip():
+                raise BadInput(
+                    "a line that is no JSON object", hint='each line is one row: {"ts": 1, …}', file=path, line=number
+                )
 
 
 class _opening:  # noqa: N801 - reads as a statement

@@ -225,3 +225,11 @@ def test_what_cannot_be_done_is_said(tmp_path, use, says):
     (tmp_path / "nulls.csv").write_text("n,m\n,1\n2,2\n")
     with pytest.raises(BadInput, match=says):
         use(tmp_path)
+
+
+def test_a_line_that_is_no_object_is_told_with_its_number(tmp_path):
+    """Arrow's reader would end the process."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"ts": 1}\n null, "ts": 1}\n')
+    with pytest.raises(BadInput, match="line 2"):
+        read_files(path, schema=pa.schema({"ts": pa.int64()}))
