@@ -22,6 +22,14 @@ class Idleness:
         """Whether that is so long that the others should not wait for it."""
         self.quiet_s = 0.0
         self._quiet_since_s: float | None = None
+        self._rested_at_s = float("-inf")
+
+    def rested(self, now_s: float, rest_s: float) -> bool:
+        """Whether it is as long as that since this was so the last time."""
+        rested = now_s - self._rested_at_s >= rest_s
+        if rested:
+            self._rested_at_s = now_s
+        return rested
 
     def observe(self, now_s: float, idle_s: float | None, *, quiet: bool) -> None:
         """Notes whether there was no row at the end of the log; it is idle after `idle_s`, and never for None.

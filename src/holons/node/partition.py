@@ -239,6 +239,7 @@ class PartitionTasklet:
         While other partitions are not idle, up to the last of those; by default not beyond what its own rows say of event
         time. If all are idle, event time itself closes windows that are open, and then stands still. There is no mark if
         that moves nothing. If the log has moved on meanwhile, there is none either: whatever came is read first.
+        Where rows are counted, others move with every row, and not only from window to window: then marks are rare.
         """
         here = self.here
         reached, counts = here.state.reached, bool(self.run.progress.counted_to)
@@ -251,7 +252,10 @@ class PartitionTasklet:
                 mark = min(here.idle.event_time if counts else mark, furthest(reached))
         elif here.settings.idle_s == "auto" and self.run.progress.delays.known:
             mark = min(mark, self.event_time)
-        if mark > self.run.progress.watermark:
+        now_s = here.ports.clock.now_s()
+        if mark > self.run.progress.watermark and (
+            not counts or self._idleness.rested(now_s, here.settings.heartbeat_s)
+        ):
             self._input.mark(self._place, mark)
 
     # --- storing ---------------------------------------------------------------------------------------------------
