@@ -127,6 +127,23 @@ def test_a_takeover_that_a_full_disk_has_interrupted_is_completed_when_it_is_tri
     assert all_rows(site.input(STREAM, "reader")) == [1, 2, 3]
 
 
+def test_what_is_published_while_nobody_can_decide_what_counts_is_seen_later(tmp_path, monkeypatch):
+    site = DirectorySite(tmp_path)
+    first = site.producer(STREAM, 1, "first")
+    first.append(0, rows(1))
+    reader = site.input(STREAM, "reader")
+    assert all_rows(reader) == [1]
+    first.append(0, rows(2))
+    with monkeypatch.context() as full:
+        full.setattr(ending.disk, "write", _no_space)
+        next(tmp_path.glob("input/stream.rows/segment.*/open")).unlink()
+        assert all_rows(reader) == [1, 2]
+    first.append(0, rows(3))
+    assert all_rows(reader) == [1, 2, 3]
+    first.append(0, rows(4))
+    assert all_rows(reader) == [1, 2, 3, 4]
+
+
 def _no_space(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -153,7 +153,7 @@ class StreamDirectory:
             self._look(relist=True)
             return
         # those that had ended before this poll have now been seen to their end
-        growing = [segment for segment in self.live if not segment.ended]
+        growing = [segment for segment in self.live if not (segment.ended and segment.settled())]
         if len(growing) < len(self.live):
             self.live = growing
             self.version += 1

@@ -175,6 +175,10 @@ class Segment:
         """Returns whether its writer may still add to it."""
         return os.access(self._open_file, os.F_OK)
 
+    def settled(self) -> bool:
+        """Returns False if it has ended, and nobody could write down how many of its records count: there may be more."""
+        return self.is_open() or self.decided()
+
     def decided(self) -> bool:
         """Returns whether it has ended, and it is settled how many of its records count."""
         return (self.directory / ending.COUNTED_FILE).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 from holons.clock import Clock, SystemClock
@@ -40,7 +41,9 @@ class SegmentSharedLog:
     ) -> None:
         storage, clock = Storage(durability, segment_bytes, trimmed_bytes, idle_s), clock or SystemClock()
         self._stream = StreamDirectory(Path(directory), stream, 0, clock, if_damaged, durable=storage.durable)
-        self._writer = SegmentWriter(self._stream, writer, storage, self)
+        self._writer = SegmentWriter(
+            self._stream, writer, storage, weakref.proxy(self)
+        )  # a log that is dropped goes at once
         self._checked: Path | None = None
         self._next: int | None = None
         self._by_writer: dict[str, tuple[str, list[Segment]]] = {}
