@@ -15,7 +15,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: help setup java demo test verify sim storms lint format types imports bench docs pins clean
+.PHONY: help setup java demo test verify sim fuzz storms lint format types imports bench docs pins clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ verify: lint types imports java ## as test, but long: more examples, slow tests 
 sim: $(STAMP) ## nodes under faults in virtual time: a swarm of 2,000 seeds, and as many of each scenario
 	@$(BIN)/holons sim --swarm --coverage --seeds 0:2000 --workers $(WORKERS)
 	@$(BIN)/holons sim --seeds 0:2000 --workers $(WORKERS)
+
+fuzz: $(STAMP) ## 200,000 wrong messages and files for everything that reads any
+	@HOLONS_VERIFY=1 HOLONS_FUZZ_CASES=200000 $(PYTEST) tests/fuzz tests/unit/streams/test_segment_fuzz.py
 
 storms: $(STAMP) ## real processes under every kind of fault: five storms of ten minutes
 	@$(BIN)/python -m tests.storms.storm --seeds 5 --minutes 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 
@@ -17,7 +18,7 @@ from holons.errors import CodecError
 from holons.wire import decoder
 
 QUICK_CASES = 1_000
-CASES = 200_000
+CASES = int(os.environ.get("HOLONS_FUZZ_CASES", "8_000"))
 
 
 def test_no_place_that_reads_bytes_is_forgotten():
