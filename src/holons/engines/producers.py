@@ -177,22 +177,25 @@ class Producers(ABC):
 def produce(task: ProducerTask, wanted: Callable[[], bool], *, attempt: int = 0) -> None:
     """Runs a producer: writes every batch at its time, then the end of the stream; stops when it is no longer wanted."""
     writer = f"{task.writer}.{attempt}" if attempt else task.writer
-    talk = task.site.shared(task.talk, writer)
-    talk.append(wire.encode(Ready(writer)))
-    begin = _awaited(talk, wanted)
-    if begin is None:
-        return
+    with closing(task.site.shared(task.talk, writer)) as talk:
+        talk.append(wire.encode(Ready(writer)))
+        begin = _awaited(talk, wanted)
+        report = None if begin is None else _written(task, writer, begin, wanted)
+        if report is not None:
+            talk.append(wire.encode(report))
+
+
+def _written(task: ProducerTask, writer: str, begin: Begin, wanted: Callable[[], bool]) -> Ended | None:
+    """Writes everything; returns what to report, or None if that is for nobody, or for the next attempt."""
     try:
         with closing(task.site.producer(task.stream, task.feed.partitions, writer)) as log:
             written = _write(task, log, begin, wanted)
-        report = None if written is None else Ended(writer, *written)
+        return None if written is None else Ended(writer, *written)
     except ProducerFenced as error:
         again = str(error.where.get("holder", "")).startswith(f"{task.writer}.")  # its next attempt has taken over
-        report = None if again else Ended(writer, 0, error=str(error))
+        return None if again else Ended(writer, 0, error=str(error))
     except (Exception, PromiseBroken) as error:  # noqa: BLE001 - a feed may raise anything: whoever waits should know
-        report = Ended(writer, 0, error=f"{type(error).__name__}: {error}")
-    if report is not None:
-        talk.append(wire.encode(report))
+        return Ended(writer, 0, error=f"{type(error).__name__}: {error}")
 
 
 def _write(

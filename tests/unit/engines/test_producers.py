@@ -49,6 +49,15 @@ class _Alive:
 
 
 @pytest.fixture
+def opened(site, monkeypatch) -> list[object]:
+    """Every shared stream that is opened, kept: a producer closes its own, and leaves that to no garbage collector."""
+    opened: list[object] = []
+    shared = site.shared
+    monkeypatch.setattr(site, "shared", lambda *names: opened.append(shared(*names)) or opened[-1])
+    return opened
+
+
+@pytest.fixture
 def site(tmp_path) -> DirectorySite:
     site = DirectorySite(tmp_path)
     site.create("numbers", 3)
@@ -98,6 +107,7 @@ def test_a_producer_that_is_run_again_goes_on_where_it_was(site):
     assert again.wait(1.0)[0].rows == 90
 
 
+@pytest.mark.usefixtures("opened")
 def test_a_producer_that_nobody_wants_ends(site):
     producers = Here(site, "numbers", Numbers(period_s=1e6))
     producers._ready.update(task.writer for task in producers.tasks)
