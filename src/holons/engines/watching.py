@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from holons.clock import Clock
@@ -16,6 +17,9 @@ _SILENT_S: Final = 3.0
 _HEARTBEATS_MAX: Final = 100_000
 _FREE_MAX: Final = 1_000
 """So many partitions without an owner are named: nobody reads more, and a heartbeat may say any number."""
+_NODES_MAX: Final = 3
+_RANGES_MAX: Final = 8
+"""So many nodes, and ranges of partitions, are named in a reason."""
 _RATE_S: Final = 1.0
 """Rows per second are measured over at least so long."""
 
@@ -127,27 +131,39 @@ class Watcher:
         now_s: float,
     ) -> WaitingFor | None:
         if not heard:
-            last_s = max((at_s for _, at_s in self._heard.values()), default=self._began_s)
-            silent = "heartbeats: all nodes have gone silent" if self._heard else "nodes to start"
-            return WaitingFor(silent, since_s=now_s - last_s)
+            at_s, last = max(((at_s, name) for name, (_, at_s) in self._heard.items()), default=(self._began_s, ""))
+            silent = f"heartbeats: all nodes have gone silent, {_label(last)} last" if last else "nodes to start"
+            return WaitingFor(silent, since_s=now_s - at_s)
         reason, holding, moved = _held_up(parts, PartitionNames(inputs, parts))
         if not reason:
             return None
-        if moved is None and (died := self._silent_owners(job, holding, now_s)):
-            reason += f", {died} of whose owners {'has' if died == 1 else 'have'} gone silent"
-        lately = (heartbeat for heartbeat, at_s in self._heard.values() if now_s - at_s < _SILENT_S)
-        if trouble := next((heartbeat for heartbeat in lately if heartbeat.trouble), None):
-            reason += f"; {NodeStatus(trouble.node).label} cannot go on: {trouble.trouble}"
+        dead = self._silent_owners(job, holding, now_s)
+        lately = [heartbeat for heartbeat, at_s in self._heard.values() if now_s - at_s < _SILENT_S]
+        trouble = next((heartbeat for heartbeat in lately if heartbeat.trouble), None)
+        if dead and (moved is None or (trouble is None and self._untouched(job, holding))):
+            it, have = "it" if len(holding) == 1 else "them", "has" if len(dead) == 1 else "have"
+            reason += f"; {', '.join(map(_label, dead))}, which ran {it}, {have} gone silent"
+            reason += ", and what may be the cause is tried one partition at a time" if moved else ""
+        if trouble:
+            reason += f"; {_label(trouble.node)} cannot go on: {trouble.trouble}"
         self._waiting[job] = mark = _since(self._waiting.get(job), (holding, moved), now_s)
         return WaitingFor(reason, holding, now_s - mark.since_s)
 
-    def _silent_owners(self, job: str, partitions: Collection[int], now_s: float) -> int:
-        """Returns how many nodes fell silent that were about to work on one of these partitions: it may be why."""
-        silent = [heartbeat for heartbeat, at_s in self._heard.values() if now_s - at_s >= _SILENT_S]
-        return sum(
-            any(part.job == job and part.partition in partitions and part.touched for part in heartbeat.running)
-            for heartbeat in silent
+    def _silent_owners(self, job: str, partitions: Collection[int], now_s: float) -> list[str]:
+        """Returns the nodes that ran one of these partitions when they fell silent; if they are many, the last ones."""
+        silent = sorted(
+            (at_s, name)
+            for name, (heartbeat, at_s) in self._heard.items()
+            if now_s - at_s >= _SILENT_S
+            and not heartbeat.leaving
+            and any(part.job == job and part.partition in partitions for part in heartbeat.running)
         )
+        return [name for _, name in silent[-_NODES_MAX:]]
+
+    def _untouched(self, job: str, partitions: Collection[int]) -> bool:
+        """Whether these partitions have rows to read, and their owners do not touch them: they wait for their turn."""
+        parts = [self._furthest[job, partition] for partition in partitions]
+        return all(part.lag and not (part.touched or part.parked or part.held) for part in parts)
 
     def _measure(self, now_s: float, rows: int, offsets: dict[str, dict[int, int]]) -> None:
         """Rows per second, over about the last second; a partition that a node has just taken over counts from then on."""
@@ -179,6 +195,10 @@ def _activity(part: Running) -> Activity:
     return "waiting" if part.parked else "held" if part.held else "idle" if part.idle else "reading"
 
 
+def _label(node: str) -> str:
+    return NodeStatus(node).label
+
+
 class PartitionNames:
     """What the partitions of a job are called for people: by number, and where they come from if that is known."""
 
@@ -199,43 +219,77 @@ class PartitionNames:
         return f"partition {partition} ({stream}[{number}])" if self._several else f"partition {partition} of {stream}"
 
     def all(self, partitions: Sequence[int]) -> str:
-        """Returns what several partitions are called."""
+        """Returns what several partitions are called.
+
+        >>> PartitionNames([("bids", 9)], ()).all([0, 1, 2, 3, 7])
+        'partitions 0 to 3, 7 of bids'
+        >>> PartitionNames([("bids", 2), ("users", 1)], ()).all([0, 2])
+        'partitions 0, 2 (bids, users)'
+        """
         if len(partitions) == 1:
             return self.one(partitions[0])
-        return f"partitions {', '.join(map(str, partitions))}"
+        streams = dict.fromkeys(self._streams[number][0] for number in partitions if number < len(self._streams))
+        of = f" ({', '.join(streams)})" if self._several else "".join(f" of {stream}" for stream in streams)
+        return f"partitions {_numbers(partitions)}{of}"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """Returns numbers for people: in ranges, and not too many."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in ranges]
+    return ", ".join(texts[:_RANGES_MAX]) + (", …" if len(texts) > _RANGES_MAX else "")
 
 
 def _held_up(parts: tuple[PartitionStatus, ...], names: PartitionNames) -> tuple[str, tuple[int, ...], object]:
     """What the run waits for, the partitions that are the cause, and what must change before it waits no more."""
     owned = {part.partition for part in parts if part.owners or part.activity == "finished"}
-    if free := tuple(number for number in range(names.count) if number not in owned):
-        return f"an owner of {names.all(free)}", free, None
+    if free := tuple(islice((number for number in range(names.count) if number not in owned), _FREE_MAX)):
+        return f"a node to run {names.all(free)}", free, None
     open_parts = [part for part in parts if part.activity != "finished"]
     if not open_parts:
         return "", (), None
     slowest = min(part.watermark for part in open_parts)
     if slowest >= ENDING:
-        return "the last windows to be emitted", _all(open_parts), slowest
+        where = f"{names.all(_all(open_parts))}{_on(open_parts)}"
+        return (
+            f"the last windows to be emitted: {where} {_verb(open_parts, 'has')} been read",
+            _all(open_parts),
+            slowest,
+        )
+    at = f" at {watermark_text(slowest)}" if slowest > BEGINNING else ""
     behind = [part for part in open_parts if part.watermark == slowest and part.activity != "idle"]
     if not behind:
-        return "new rows: all that have not ended are quiet", _all(open_parts), slowest
-    moved = slowest, sum(part.rows_read for part in behind)
+        where = f"{names.all(_all(open_parts))}{at}"
+        return f"new rows: {where} {_verb(open_parts, 'is')} quiet, and not at the end", _all(open_parts), slowest
+    holding, moved = _all(behind), (slowest, sum(part.rows_read for part in behind))
     lag = sum(part.lag for part in behind)
-    if len(behind) > 1:
-        return f"{f'{lag:,} rows to be read' if lag else 'new rows'} in {names.all(_all(behind))}", _all(behind), moved
-    (part,) = behind
-    at = f" at {watermark_text(slowest)}" if slowest > BEGINNING else ""
-    what = f"has {lag:,} rows to read" if lag else "has no new rows" if at else "never had a row"
-    if part.activity == "waiting":
-        what = "waits for a window"
+    if not lag and len(behind) == len(open_parts) and all(part.activity == "reading" for part in behind):
+        return f"new rows, or the end, of {names.all(holding)}{_on(behind)}{at}", holding, moved
+    what = f"{_verb(behind, 'has')} {lag:,} rows to read"
+    if all(part.activity == "waiting" for part in behind):
+        what = f"{_verb(behind, 'waits')} for a window"
+    elif not lag:
+        what = f"{_verb(behind, 'has')} no new rows" if at else "never had a row"
     held = [other.partition for other in open_parts if other.activity == "held"]
     others = f"; {names.all(held)} {'is' if len(held) == 1 else 'are'} held back until then" if held else ""
-    return (
-        f"{names.one(part.partition)} on {NodeStatus(part.owners[0]).label}{at}, which {what}{others}",
-        _all(behind),
-        moved,
-    )
+    return f"{names.all(holding)}{_on(behind)}{at}, which {what}{others}", holding, moved
 
 
 def _all(parts: Iterable[PartitionStatus]) -> tuple[int, ...]:
     return tuple(part.partition for part in parts)
+
+
+def _on(parts: Iterable[PartitionStatus]) -> str:
+    """Where partitions run, for people, if that is on few nodes."""
+    nodes = dict.fromkeys(_label(part.owners[0]) for part in parts if part.owners)
+    return f" on {', '.join(nodes)}" if 0 < len(nodes) <= _NODES_MAX else ""
+
+
+def _verb(parts: Sequence[PartitionStatus], verb: str) -> str:
+    """Returns a verb in the form that goes with one partition, or with several."""
+    return verb if len(parts) == 1 else {"has": "have", "is": "are", "waits": "wait"}[verb]

@@ -81,19 +81,40 @@ def test_the_slowest_partition_its_owner_and_since_when_are_named():
             "partition 0 of in on a at 1970-01-01 00:00:01, which waits for a window",
             (0,),
         ),
-        (running(0, SECOND), running(1, SECOND), "new rows in partitions 0, 1", (0, 1)),
-        (running(0, SECOND, lag=2), running(1, SECOND, lag=1), "3 rows to be read in partitions 0, 1", (0, 1)),
+        (
+            running(0, SECOND),
+            running(1, SECOND),
+            "new rows, or the end, of partitions 0, 1 of in on a, b at 1970-01-01 00:00:01",
+            (0, 1),
+        ),
+        (
+            running(0, SECOND, lag=2),
+            running(1, SECOND, lag=1),
+            "partitions 0, 1 of in on a, b at 1970-01-01 00:00:01, which have 3 rows to read",
+            (0, 1),
+        ),
         (
             running(0, SECOND, idle=True),
             running(1, SECOND, idle=True),
-            "new rows: all that have not ended are quiet",
+            "new rows: partitions 0, 1 of in at 1970-01-01 00:00:01 are quiet, and not at the end",
             (0, 1),
         ),
-        (running(0, ENDING), running(1, ENDING, finished=True), "the last windows to be emitted", (0,)),
+        (
+            running(0, ENDING),
+            running(1, ENDING, finished=True),
+            "the last windows to be emitted: partition 0 of in on a has been read",
+            (0,),
+        ),
+        (
+            running(0, ENDING, finished=True),
+            running(1, SECOND, idle=True),
+            "new rows: partition 1 of in at 1970-01-01 00:00:01 is quiet, and not at the end",
+            (1,),
+        ),
         (
             running(0, ENDING, finished=True),
             running(1, SECOND),
-            "partition 1 of in on b at 1970-01-01 00:00:01, which has no new rows",
+            "new rows, or the end, of partition 1 of in on b at 1970-01-01 00:00:01",
             (1,),
         ),
         (
@@ -119,11 +140,11 @@ def test_partitions_without_an_owner_and_silent_nodes_are_named():
     assert str(cluster.look().waiting_for) == "nodes to start, for 2.0 s"
     cluster.heartbeat("a#1", running(0, SECOND))
     assert cluster.look(3).waiting_for is not None
-    assert str(cluster.look(3).waiting_for) == "an owner of partitions 1, 2, for 0.0 s"
+    assert str(cluster.look(3).waiting_for) == "a node to run partitions 1, 2 of in, for 0.0 s"
     cluster.clock.sleep_s(4.0)
     status = cluster.look()
     assert (status.state, status.nodes) == ("starting", ())
-    assert str(status.waiting_for) == "heartbeats: all nodes have gone silent, for 4.0 s"
+    assert str(status.waiting_for) == "heartbeats: all nodes have gone silent, a last, for 4.0 s"
 
 
 def test_a_partition_whose_owners_fall_silent_one_after_the_other_is_named():
@@ -136,7 +157,37 @@ def test_a_partition_whose_owners_fall_silent_one_after_the_other_is_named():
     cluster.heartbeat("c#1", running(0, SECOND))
     waiting = cluster.look().waiting_for
     assert waiting is not None
-    assert waiting.reason == "an owner of partition 1 of in, 2 of whose owners have gone silent"
+    assert waiting.reason == "a node to run partition 1 of in; a, b, which ran it, have gone silent"
+
+
+def test_a_partition_that_waits_until_it_is_tried_is_named_with_those_who_died_of_it():
+    cluster = Cluster()
+    cluster.heartbeat("a#1", running(0, SECOND, lag=3), running(1, SECOND, lag=3))
+    cluster.look()
+    cluster.clock.sleep_s(4.0)
+    cluster.heartbeat("b#1", running(0, 2 * SECOND, offset=20, lag=3), running(1, SECOND, lag=3, touched=False))
+    waiting = cluster.look().waiting_for
+    assert waiting is not None
+    assert waiting.reason == (
+        "partition 1 of in on b at 1970-01-01 00:00:01, which has 3 rows to read; a, which ran it, has gone silent, "
+        "and what may be the cause is tried one partition at a time"
+    )
+    cluster.heartbeat("b#1", running(0, 2 * SECOND, offset=20), running(1, SECOND, lag=3))
+    waiting = cluster.look().waiting_for
+    assert waiting is not None
+    assert "tried" not in waiting.reason, "its turn has come"
+
+
+def test_many_partitions_are_named_in_few_words_and_what_a_heartbeat_makes_up_is_cut():
+    cluster = Cluster()
+    cluster.heartbeat("a#1", *(running(number, SECOND) for number in range(0, 1_000, 2)))
+    waiting = cluster.look(1_000).waiting_for
+    assert waiting is not None
+    assert waiting.reason == "a node to run partitions 1, 3, 5, 7, 9, 11, 13, 15, … of in"
+    cluster.heartbeat("a#1", running(10**15, SECOND))
+    waiting = cluster.watcher.look("job").waiting_for
+    assert waiting is not None
+    assert len(waiting.partitions) == 1_000
 
 
 def test_what_does_not_answer_a_node_is_said():
@@ -146,7 +197,9 @@ def test_what_does_not_answer_a_node_is_said():
     cluster.hub.open("a#1").append(encode(Heartbeat("a#1", 1, parts, pid=7, trouble=trouble)))
     waiting = cluster.look().waiting_for
     assert waiting is not None
-    assert waiting.reason == f"new rows in partitions 0, 1; a cannot go on: {trouble}"
+    assert waiting.reason == (
+        f"new rows, or the end, of partitions 0, 1 of in on a at 1970-01-01 00:00:01; a cannot go on: {trouble}"
+    )
 
 
 def test_a_node_reports_what_does_not_answer_it_and_forgets_it_soon():
@@ -210,7 +263,7 @@ def test_a_live_run_says_which_partition_holds_the_others_up():
     with h.run(job, live(), engine="embedded", settings=h.Settings(idle_s=0.1)) as run:
         while not run.progress.waiting_for or "quiet" not in run.progress.waiting_for.reason:
             run.ended_within(0.01)
-        assert run.progress.waiting_for.reason == "new rows: all that have not ended are quiet"
+        assert run.progress.waiting_for.reason.startswith("new rows: partitions 0, 1 of in at ")
 
 
 def test_nothing_is_waited_for_once_all_have_finished():
