@@ -353,6 +353,16 @@ def check_channel(channel: str) -> None:
         raise
 
 
+def written_twice(channel: str, first: str, second: str) -> WrongScope:
+    """Returns the error for a channel that two methods write to whose calls have no common order (position is identity)."""
+    return WrongScope(
+        f"channel {channel!r} is written in {first} and in {second}, whose relative timing is not deterministic: their "
+        "rows would stand in any order",
+        hint="write to a channel each, and read both; callbacks of one stage may share a channel",
+        line=line_of_user(),
+    )
+
+
 def check_awaitable(layout: Layout, handle: Handle, window: Window, sealed_to: int) -> None:
     """An await is legal exactly if this partition has sealed the window itself, for every cut of its log."""
     if not handle.shared or not handle.window.awaitable:

@@ -15,20 +15,18 @@ import numpy as np
 from holons.algebra import Keyed, Origin, State
 from holons.algebra.rows import element_length, prepare
 from holons.errors import InsertBelowWatermark, InvariantBroken, WrongScope
-from holons.program.calls import check_channel, check_kept, check_peekable, placed
+from holons.program.calls import check_channel, check_kept, check_peekable, placed, written_twice
 from holons.program.elements import keyed_element
 from holons.program.events import Times
 from holons.program.handles import LocalScope, When
 from holons.program.job import Job
 from holons.program.layout import Callback, Layout, at_path, bind
 from holons.program.locals import checked_locals, freeze, initial_locals, thaw
-from holons.program.outputs import Cut, Emitted, Output, number, tables
+from holons.program.outputs import NOTHING_EMITTED, Cut, Emitted, Output, number, tables
 from holons.program.process import seal_up_to
 from holons.program.records import WINDOW, WindowRecord
 from holons.wcrdt import Contributions, Delta, Handle, Replica, SealedPanes, Sessions, check_fits, nested, restoring
 from holons.windows import BEGINNING, ENDING, Window, instant_text
-
-_NOTHING_EMITTED: Emitted = (BEGINNING, BEGINNING, (0, 0), -1)
 
 
 class WindowPart:
@@ -44,12 +42,14 @@ class WindowPart:
         self.deltas: list[Delta] = []
         later = range(1, self.layout.stages)
         self.calls = 0
-        self.cursors: list[Emitted] = [_NOTHING_EMITTED] * self.layout.clocks
+        self.cursors: list[Emitted] = [NOTHING_EMITTED] * self.layout.clocks
         self.emitted_to = [BEGINNING] * self.layout.clocks
         self.sealed_to = [BEGINNING] * self.layout.stages
         self.locals = initial_locals(job, "window")
         self.local_stages: dict[str, int] = {}
         self.ordinals: dict[str, int] = {}
+        self.writers = self.layout.writers
+        """By channel, the first callback that wrote to it: other callbacks may, if they are of the same clock."""
         self.inserted = [0] * self.layout.stages
         """By stage, how many rows were inserted into it, so that each has a place of its own."""
         handles = self.layout.handles
@@ -173,11 +173,18 @@ class WindowPart:
                         emitted.setdefault(channel, []).extend(tables(outputs))
             finally:
                 self.scope.end()
-            if not self.cut.covers(callback.stage, cursor):
-                for channel, rows_of_channel in emitted.items():
+            for channel, rows_of_channel in emitted.items():
+                if not self._emitted_before(callback, window, cursor, channel):
                     self.outputs += number(channel, self.partition, self.ordinals, rows_of_channel)
         self.cursors[callback.stage] = cursor
         self.calls += 1
+
+    def _emitted_before(self, callback: Callback, window: Window, place: Emitted, channel: str) -> bool:
+        """Whether an older version of the job has emitted a window, as far as a channel is concerned."""
+        if not callback.window.counted or not self.cut.emitted_to:
+            return self.cut.covers(callback.stage, place)
+        channel = channel if channel in self.layout.channels_of(callback) else callback.channel
+        return self.cut.covers_counted(channel, place, self.scope.last_time_of(callback.handles[0], window))
 
     def _advance(self, stage: int, limit: int) -> bool:
         """Moves the clock of the next stage: all windows up to `limit` are emitted."""
@@ -214,6 +221,8 @@ class WindowPart:
             contributions=[part for part, _ in opened],
             panes={index: part for index, (part, _) in sealed.items()},
             stitched={index: part for index, (part, _) in stitched.items()},
+            counted=self.layout.lane_channels,
+            writers=dict(sorted(self.writers.items())),
         )
         states = [
             freeze(self.locals),
@@ -228,6 +237,7 @@ class WindowPart:
         check_fits(len(record.cursors) == len(record.emitted_to) == self.layout.clocks)
         check_fits(len(record.sealed_to) == len(record.inserted) == self.layout.stages)
         self.calls, self.cursors, self.inserted = record.calls, record.cursors, record.inserted
+        self.writers.update(record.writers)
         self.emitted_to, self.sealed_to = record.emitted_to, record.sealed_to
         self.locals, self.local_stages, self.ordinals = thaw(locals_), record.local_stages, record.ordinals
         for contributions, part, states in zip(self.contributions.values(), record.contributions, opened, strict=True):
@@ -352,6 +362,10 @@ class WindowScope:
                 f"{handle}.last_time({window}): that is for count windows", hint="the window itself has its times"
             )
         self._check_completed(handle, described, window)
+        return self.last_time_of(index, window)
+
+    def last_time_of(self, index: int, window: Window) -> int:
+        """When the last row of a completed count window was."""
         assert self.replica is not None
         return self.replica.last_time(index, window)
 
@@ -405,8 +419,12 @@ class WindowScope:
         self._part.locals.update(checked_locals({name: copy.deepcopy(value)}))
 
     def output(self, rows: object, channel: str) -> None:
-        self._now()
+        callback, _ = self._now()
         check_channel(channel)
+        callbacks = self._layout.callbacks
+        first = callbacks[self._part.writers.setdefault(channel, callbacks.index(callback))]
+        if first.stage != callback.stage:
+            raise written_twice(channel, first.method, callback.method)
         self.outputs.setdefault(channel, []).append(rows)
 
     def _now(self) -> tuple[Callback, Window]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from holons.errors import BadProgram, UnpicklableProgram, WrongScope
+from holons.errors import BadInput, BadProgram, UnpicklableProgram, WrongScope
 from holons.names import check_name
 from holons.program.calls import check_peekable
 from holons.program.digest import LATER, digest_of
@@ -149,7 +149,16 @@ class Job:
 
     def cut_after(self, records: Records, before: Cut) -> Cut:
         """Where a run of this job leaves off that has stored these records, and was itself silent up to `before`."""
-        return cut_after(records, before)
+        cut = cut_after(records, before)
+        for callback in self.layout.callbacks:
+            for channel in () if callback.window.counted else self.layout.channels_of(callback):
+                if channel in cut.counted:
+                    raise BadInput(
+                        f"{self.name} cannot be upgraded: channel {channel!r} was of count windows, and would now be of "
+                        f"{callback.window}: nothing says which of these follow on those",
+                        hint="give the new windows another channel; or cancel the job, and submit it as a new one",
+                    )
+        return cut
 
     @property
     def awaits(self) -> bool:

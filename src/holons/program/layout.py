@@ -66,6 +66,19 @@ class Layout:
         channels = dict(_programs(self.program))[callback.path]._channels_of(callback.method)
         return (callback.channel,) if channels is None else channels
 
+    @property
+    def lane_channels(self) -> list[tuple[str, ...]]:
+        """By lane, the channels of its windows."""
+        callbacks = {callback.handles[0]: callback for callback in self.callbacks}
+        return [self.channels_of(callbacks[index]) if index in callbacks else () for index in self.lanes]
+
+    @property
+    def writers(self) -> dict[str, int]:
+        """By channel, the callback to which it belongs."""
+        return {
+            channel: place for place, callback in enumerate(self.callbacks) for channel in self.channels_of(callback)
+        }
+
     @cached_property
     def indices(self) -> dict[str, int]:
         """Each handle's index by its name."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import polars as pl
@@ -16,6 +16,7 @@ import pyarrow as pa
 from holons import codec
 from holons.arrow import python_rows
 from holons.errors import BadElement
+from holons.windows import BEGINNING
 
 LATE = "late"
 DEAD = "dead"
@@ -42,6 +43,16 @@ class Output:
 
 Emitted: TypeAlias = tuple[int, int, tuple[int, int | str], int]
 """A window's place in the order of emission: (end, start, key, callback)."""
+NOTHING_EMITTED: Final[Emitted] = (BEGINNING, BEGINNING, (0, 0), -1)
+
+
+class CountedCut(msgspec.Struct, frozen=True, array_like=True):
+    """Up to where the count windows of one channel belong to older versions."""
+
+    emitted: Emitted
+    emitted_to: int
+    begin: int = BEGINNING
+    """Windows whose last row came no later belong to versions that did not have the channel yet."""
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
@@ -53,13 +64,15 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
 
     offset: int = 0
     emitted: tuple[Emitted, ...] = ()
-    """By stage, the last window that was emitted."""
+    """By stage, the last window that was emitted. Those that count rows are in no stage."""
     emitted_to: tuple[int, ...] = ()
     """By stage, up to where everything was emitted."""
     ordinals: dict[str, int] = {}
     """How many rows of the older version stand, by channel."""
     begin: int = 0
     """The first offset of its input that the version reads: what came before was not kept when it was submitted."""
+    counted: dict[str, CountedCut] = {}
+    """By channel of count windows, where they end: versions may have other stages and lanes, so numbers say nothing."""
 
     def covers(self, stage: int, place: Emitted) -> bool:
         """Returns whether a window belongs to the older version; a stage that it did not have follows its last stage."""
@@ -67,6 +80,21 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
             return False
         stage = min(stage, len(self.emitted_to) - 1)
         return place[0] <= self.emitted_to[stage] or place <= self.emitted[stage]
+
+    def covers_counted(self, channel: str, place: Emitted, last_time: int) -> bool:
+        """Returns whether a count window belongs to the older version: by rank if it had the channel, else by time.
+
+        A channel that it did not have begins where its first stage left off.
+        """
+        known = self.counted.get(channel)
+        if known is None:
+            return last_time <= self.first_stage_to
+        return place[0] <= known.emitted_to or place[:3] <= known.emitted[:3] or last_time <= known.begin
+
+    @property
+    def first_stage_to(self) -> int:
+        """Up to where everything was emitted that is over rows of the input."""
+        return self.emitted_to[0] if self.emitted_to else BEGINNING
 
 
 Rows: TypeAlias = list[dict[str, Any]]

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from holons.program.delays import Delays
-from holons.program.outputs import Cut, Emitted
+from holons.program.outputs import NOTHING_EMITTED, CountedCut, Cut, Emitted
 from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord
+from holons.windows import BEGINNING
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, array_like=True, tag="process/4"):
@@ -53,6 +54,10 @@ class WindowRecord(msgspec.Struct, frozen=True, array_like=True, tag="window/1")
     """By local handle."""
     stitched: dict[int, StitchedRecord]
     """By handle."""
+    counted: list[tuple[str, ...]] = []
+    """By lane, the channels of its windows."""
+    writers: dict[str, int] = {}
+    """By channel, the first callback that wrote to it."""
 
 
 PROCESS = RecordFormat(ProcessRecord)
@@ -73,9 +78,17 @@ def cut_after(records: Records, before: Cut) -> Cut:
     if records.process is not None:
         process = PROCESS.header(records.process)
         offset, ordinals = max(offset, process.offset), dict(process.ordinals)
+    counted = dict(before.counted)
     if records.window is not None:
         window = WINDOW.header(records.window)
-        emitted = [max([last, *emitted[stage : stage + 1]]) for stage, last in enumerate(window.cursors)]
-        emitted_to = [max([last, *emitted_to[stage : stage + 1]]) for stage, last in enumerate(window.emitted_to)]
+        stages = len(window.sealed_to)
+        emitted = [max([last, *emitted[stage : stage + 1]]) for stage, last in enumerate(window.cursors[:stages])]
+        limits = enumerate(window.emitted_to[:stages])
+        emitted_to = [max([limit, *emitted_to[stage : stage + 1]]) for stage, limit in limits]
+        for lane, channels in enumerate(window.counted, stages):
+            for channel in channels:
+                known = before.counted.get(channel) or CountedCut(NOTHING_EMITTED, BEGINNING, before.first_stage_to)
+                last, limit = max(known.emitted, window.cursors[lane]), max(known.emitted_to, window.emitted_to[lane])
+                counted[channel] = CountedCut(last, limit, known.begin)
         ordinals |= window.ordinals
-    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals, before.begin)
+    return Cut(offset, tuple(emitted), tuple(emitted_to), ordinals, before.begin, counted)

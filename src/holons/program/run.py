@@ -10,6 +10,7 @@ import pyarrow as pa
 from holons.algebra import State
 from holons.counting import Samples
 from holons.errors import InvariantBroken
+from holons.program.calls import written_twice
 from holons.program.emission import WindowPart
 from holons.program.job import Job
 from holons.program.lanes import Lanes
@@ -124,6 +125,7 @@ class ProgramRun:
         if process.lanes and (news := process.count(replica_of(state))) is not None:
             self._progress = None
             happened |= news
+        self._check_channels(happened)
         return happened
 
     def emit(self, state: SharedState, calls_max: int) -> bool:
@@ -133,7 +135,15 @@ class ProgramRun:
         happened = self._window.work(replica_of(state), process.local_panes, sealed, calls_max)
         if happened:
             self._progress = None
+        self._check_channels(happened)
         return happened
+
+    def _check_channels(self, happened: bool) -> None:
+        """Raises if `process` and `on_window` have written to one channel: their rows have no common order."""
+        writers = self._window.writers
+        if happened and not writers.keys().isdisjoint(self._process.state.ordinals):
+            channel = min(writers.keys() & self._process.state.ordinals.keys())
+            raise written_twice(channel, "process", self._layout.callbacks[writers[channel]].method)
 
     def step(self, state: SharedState, calls_max: int = 1024) -> bool:
         """One call of `process`, then the windows that are complete; says whether anything happened."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ from tests.rig import Rig
 import holons as h
 from holons.errors import WrongScope
 from holons.program import canonical
+from holons.program.emission import WindowPart
 from holons.semantics import run as run_oracle
 from holons.windows import END
 
@@ -171,3 +174,109 @@ def test_the_channels_of_the_runtime_are_not_written():
     with pytest.raises(WrongScope) as error:
         h.run(h.job(Late(), "in"), logs(1), engine="embedded").wait()
     assert error.value.hint
+
+
+class TwoLanes(h.Program):
+    """Windows of three rows and of four, whose callbacks write to one channel besides their own."""
+
+    three = h.WCRDT(h.GCounter(), h.CountWindow(3))
+    four = h.WCRDT(h.GCounter(), h.CountWindow(4))
+
+    def process(self, events):
+        self.three.insert(1, events.ts)
+        self.four.insert(1, events.ts)
+
+    @h.on_window(three)
+    def on_three(self, window):
+        self.output({"end": window.end}, "both")
+
+    @h.on_window(four)
+    def on_four(self, window):
+        self.output({"end": window.end}, "both")
+
+
+class TwoStages(h.Program):
+    """Seconds, and three of them, whose callbacks write to one channel."""
+
+    second = h.WCRDT(h.GCounter(), h.Tumbling("1s"))
+    later = h.WCRDT(h.GCounter(), h.Tumbling("3s"), stage=1)
+
+    def process(self, events):
+        self.second.insert(1, events.ts)
+
+    @h.on_window(second)
+    def on_second(self, window):
+        self.later.insert(1, window)
+        yield {"end": window.end}
+
+    @h.on_window(later)
+    def on_later(self, window):
+        self.output({"end": window.end}, "on_second")
+
+
+class ProcessToo(TwoStages):
+    """Rows of `process` and of windows in one channel."""
+
+    def process(self, events):
+        super().process(events)
+        self.output(events.select("key"), "on_later")
+
+    @h.on_window(TwoStages.later)
+    def on_later(self, window):
+        yield {"end": window.end}
+
+
+class Together(TwoStages):
+    """Seconds and two seconds, of one stage: they are called in one order, so they may share a channel."""
+
+    two = h.WCRDT(h.GCounter(), h.Tumbling("2s"))
+
+    def process(self, events):
+        super().process(events)
+        self.two.insert(1, events.ts)
+
+    @h.on_window(TwoStages.later)
+    def on_later(self, window):
+        yield {"end": window.end}
+
+    @h.on_window(two)
+    def on_two(self, window):
+        self.output({"end": window.end, "two": True}, "on_second")
+
+
+@pytest.mark.parametrize(
+    ("program", "channel", "first", "second"),
+    [
+        (TwoLanes, "both", "on_three", "on_four"),
+        (TwoStages, "on_second", "on_second", "on_later"),
+        (ProcessToo, "on_later", "process", "on_later"),
+    ],
+)
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_channel_is_written_by_one_clock_alone(program, channel, first, second, crashes):
+    job, given = h.job(program(), "in"), logs(2)
+    run = partial(Rig(job, given, 1).run, rows_max=9) if crashes else h.run(job, given, engine="embedded").wait
+    with pytest.raises(WrongScope) as error:
+        run()
+    assert repr(channel) in str(error.value)
+    assert first in str(error.value)
+    assert second in str(error.value)
+    assert error.value.hint
+
+
+def test_who_wrote_to_a_channel_first_is_known_to_whoever_goes_on():
+    class Later(TwoLanes):
+        @h.on_window(TwoLanes.four)
+        def on_four(self, window):
+            yield {"end": window.end}
+
+    before = WindowPart(h.job(Later(), "in"), 0, 1)
+    before.writers["both"] = 0
+    after = WindowPart(h.job(Later(), "in"), 0, 1, before.snapshot())
+    assert after.writers == {"on_three": 0, "on_four": 1, "both": 0}
+
+
+def test_callbacks_of_one_stage_may_share_a_channel():
+    found = everywhere(Together(), 2)
+    assert any("two" in row for row in found["on_second"][0])
+    assert any("two" not in row for row in found["on_second"][0])
