@@ -48,8 +48,7 @@ class WindowPart:
         self.locals = initial_locals(job, "window")
         self.local_stages: dict[str, int] = {}
         self.ordinals: dict[str, int] = {}
-        self.writers = self.layout.writers
-        """By channel, the first callback that wrote to it: other callbacks may, if they are of the same clock."""
+        self.writers = self.layout.writers  # by channel, the first callback that wrote to it
         self.inserted = [0] * self.layout.stages
         """By stage, how many rows were inserted into it, so that each has a place of its own."""
         handles = self.layout.handles
