@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from holons.engines import collecting
@@ -101,13 +102,13 @@ def a_driver_that_comes_back_finds_its_own_job_running(patch):
     patch.setattr(jobs, "_submitted", refusing)
 
 
-@bug(30, upgrades)
+@bug(40, upgrades)
 def what_the_old_version_wrote_after_an_upgrade_counts(patch):
     add_spans = collecting._add_spans
     patch.setattr(collecting, "_add_spans", lambda spans, logs, cuts=None: add_spans(spans, logs))
 
 
-@bug(12, lambda drawn: any(plan.wants == "cancel" for plan in drawn.drivers))
+@bug(21, lambda drawn: any(plan.wants == "cancel" for plan in drawn.drivers))
 def nodes_go_on_with_a_job_that_was_cancelled(patch):
     end_jobs = node.Node._end_jobs
 
@@ -123,16 +124,37 @@ def rows_are_dropped_by_their_age_alone(patch):
     patch.setattr(retention, "_readers", lambda known, stream: [])
 
 
+@bug(49, lambda drawn: drawn.consumed)
+def rows_are_dropped_that_a_consumer_needs(patch):
+    patch.setattr(retention, "_consumed", lambda ports, stream, log, partition: log.end(partition))
+
+
+@bug(12, lambda drawn: drawn.short_jobs_s)
+def a_summary_forgets_which_jobs_were_stopped(patch):
+    summary = jobs.Jobs.summary
+    patch.setattr(jobs.Jobs, "summary", lambda self: msgspec.structs.replace(summary(self), stopped=()))
+
+
+@bug(11, lambda drawn: drawn.kept_s and upgrades(drawn))
+def a_version_takes_over_whose_rows_are_gone(patch):
+    cuts = jobs._cuts
+    patch.setattr(jobs, "_cuts", lambda old, job, ports, begins, wait: cuts(old, job, ports, (), wait))
+
+
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-@bug(70, may(Kind.POWER_CUT))
+@bug(326, may(Kind.POWER_CUT))
 def a_record_is_resumed_from_whatever_its_outputs_have(patch):
     load = Checkpoints.load
-    patch.setattr(Checkpoints, "load", lambda self, bounds, output_end: load(self, bounds, lambda channel: 2**62))
+
+    def loading(self, bounds, output_end, forget="nothing"):
+        return load(self, bounds, lambda channel: 2**62, forget)
+
+    patch.setattr(Checkpoints, "load", loading)
 
 
-@bug(27, may(Kind.DISK_FULL))
+@bug(288, may(Kind.DISK_FULL))
 def rows_for_which_there_is_no_space_are_dropped(patch):
     put = Outbox._put
 
@@ -146,7 +168,7 @@ def rows_for_which_there_is_no_space_are_dropped(patch):
     patch.setattr(Outbox, "_put", dropping)
 
 
-@bug(1, may(Kind.RECORD_ROT))
+@bug(494, may(Kind.RECORD_ROT))
 def only_the_newest_record_is_looked_at(patch):
     def whole_records(store, name, header):
         for position in store.positions(name)[-1:]:

@@ -82,11 +82,13 @@ class MemoryHub:
     def read(self, cursor: Cursor, count_max: int) -> list[Message]:
         messages: list[Message] = []
         for writer in sorted(self._messages):
-            start = self._starts.get(writer, 0)
+            start, held = self._starts.get(writer, 0), self._messages[writer]
             first = max(cursor.get(writer, 0), start)
-            unread = self._messages[writer][first - start : first - start + count_max - len(messages)]
-            messages.extend(Message(writer, position, data) for position, data in enumerate(unread, first))
-            cursor[writer] = first + len(unread)
+            if first - start < len(held):
+                unread = held[first - start : first - start + count_max - len(messages)]
+                messages += [Message(writer, position, data) for position, data in enumerate(unread, first)]
+                first += len(unread)
+            cursor[writer] = first
         return messages
 
     def start(self, writer: str) -> int:

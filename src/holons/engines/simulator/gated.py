@@ -25,7 +25,8 @@ class SimulatedStream:
         self._log = log
         self._stream = stream
         self._gate = gate
-        self._written_s: dict[tuple[str, int], float] = {}
+        self._due_s: dict[tuple[str, int], float] = {}
+        """By message, when it arrives: from when it was first seen."""
         self._done: dict[str, set[int]] = {}
         self._seen_to: dict[str, int] = {}
 
@@ -55,8 +56,9 @@ class SimulatedStream:
             arrived.append(message)
             if self._chance(message, "twice") < 0.05:
                 arrived.append(message)
+        starts = self._log.starts()
         for writer, done in self._done.items():
-            at = max(cursor.get(writer, 0), self._log.start(writer))
+            at = max(cursor.get(writer, 0), starts.get(writer, 0))
             while at in done:
                 at += 1
             cursor[writer] = self._seen_to[writer] = at
@@ -67,18 +69,20 @@ class SimulatedStream:
 
         Of each writer: a state that was restored lacks also what had come of others ahead of its turn.
         """
-        if any(cursor.get(writer, 0) != seen_to for writer, seen_to in self._seen_to.items()):
+        if not self._seen_to.items() <= cursor.items() and any(
+            cursor.get(writer, 0) != seen_to for writer, seen_to in self._seen_to.items()
+        ):
             self._done.clear()
         return dict(cursor)
 
     def _arrived(self, message: Message) -> bool:
         world, key = self._gate.world, (message.writer, message.position)
-        first_seen_s = self._written_s.setdefault(key, world.now_s)
-        chance = self._chance(message, "delay")
-        delay_s = chance * 0.02 if chance < 0.93 else (chance - 0.93) * 40.0
-        if message.writer == self.writer:
-            delay_s = 0.0
-        return world.now_s >= first_seen_s + delay_s and world.reaches(message.writer, self._gate.node)
+        due_s = self._due_s.get(key)
+        if due_s is None:
+            chance = self._chance(message, "delay")
+            delay_s = chance * 0.02 if chance < 0.93 else (chance - 0.93) * 40.0
+            due_s = self._due_s[key] = world.now_s + (0.0 if message.writer == self.writer else delay_s)
+        return world.now_s >= due_s and world.reaches(message.writer, self._gate.node)
 
     def _chance(self, message: Message, what: str) -> float:
         """Returns a number in [0, 1) that depends on the seed, the message and the reader only."""

@@ -224,6 +224,17 @@ class Simulation:
             member.gate.operations_left = operations
             self._schedule(restart_s, member.number, "restart")
 
+    def stop_in_order(self, member: Member, restart_s: float) -> None:
+        """Lets a member end as people end it: it stores where it is, and says so; it starts again so much later."""
+        if member.node is not None:
+            try:
+                member.node.close()
+                why = f"{member.node.name} was stopped"
+            except SimulatedCrash as crash:
+                why = str(crash)
+            self._down(member, why)
+            self._schedule(self.world.now_s + restart_s, member.number, "restart")
+
     @property
     def stops_of_poison(self) -> bool:
         """Whether a row that kills its readers stops its job at some time."""

@@ -15,11 +15,11 @@ from holons.engines.inputs import pieces
 from holons.engines.simulator.actors import Stage
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S
 from holons.engines.simulator.swarm.drawing import DriverPlan
+from holons.engines.simulator.swarm.judging import Kept
 from holons.engines.simulator.workloads import Partition
 from holons.errors import BadInput, CheckpointLost, JobRunning, LogDamaged, ProducerFenced
 from holons.node import Decisions, cancel, submit
-from holons.node.retention import retain
-from holons.program import Collected, Events, Job, Program
+from holons.program import Events, Job, Program
 from holons.streams import ProducerLog
 from holons.windows import Mark
 
@@ -39,7 +39,7 @@ class Ledger:
 
     acknowledged: list[tuple[str, int, int, str]] = field(default_factory=list)
     """What producers were told is written: stream, partition, offset, and by whom."""
-    read: list[tuple[str, Collected]] = field(default_factory=list)
+    read: list[tuple[str, Kept]] = field(default_factory=list)
     """What readers have read of which job."""
 
 
@@ -74,9 +74,10 @@ class Driver:
             sightings["a driver told that the job is running"] += 1
             stage.note("finds the job running")
         except BadInput as error:
-            if self.plan.wants != "cancel":
+            if self.plan.wants == "submit" or (self.plan.wants == "upgrade" and not _trimmed(stage, self.job)):
                 raise
-            stage.note(f"finds nothing to cancel: {error}")
+            sightings["an upgrade refused, since its input was trimmed"] += self.plan.wants == "upgrade"
+            stage.note(f"is refused: {error}")
         except (CheckpointLost, LogDamaged) as error:
             if not stage.simulation.accounts_for(type(error).__name__):
                 raise
@@ -96,8 +97,17 @@ class Driver:
             decisions.read()
 
 
+def _trimmed(stage: Stage, job: Job) -> bool:
+    """Whether an input of a job does not begin at its beginning any more."""
+    trimmed = stage.simulation.world.jobs().trimmed
+    return any(any(trimmed[source.stream].starts) for source in job.inputs if source.stream in trimmed)
+
+
 def failing(job: Job) -> Job:
-    """Returns a job that does the same until a row comes that it cannot stand; or the job itself, if it awaits."""
+    """Returns a job that does the same until a row comes that it cannot stand; or the job itself, if it awaits.
+
+    Its mistake is an error of its own, or code that it makes itself and that cannot be read.
+    """
     program = copy.copy(job.program)
     plain = type(program)
     process = plain.process
@@ -106,6 +116,7 @@ def failing(job: Job) -> Job:
 
     def fragile(self: Any, events: Events) -> None:  # noqa: ANN401 - a program of a class that is made here
         if any(ts // 1_000 % 3 == 1 for ts in events.ts.micros.tolist()):
+            compile("1 +" if len(events) > 1 else "1", "made by the program", "eval")
             raise ZeroDivisionError("a mistake of the program")
         process(self, events)
 
@@ -245,26 +256,5 @@ class Reader:
         world = stage.simulation.world
         while world.now_s < FAULTS_UNTIL_S:
             stage.gate.log("read results")
-            self.ledger.read.append((self.job, emitted(world, self.job).collected()))
+            self.ledger.read.append((self.job, Kept.of(emitted(world, self.job))))
             stage.sleep(_READ_EVERY_S)
-
-
-@dataclass(frozen=True)
-class Keeper:
-    """Says how long the inputs of a job are kept, once it has been submitted, and drops what nobody needs any more."""
-
-    job: Job
-    kept_s: float
-    name: str = "keeper"
-
-    def run(self, stage: Stage) -> None:
-        world, ports = stage.simulation.world, stage.ports()
-        decisions = Decisions(ports.decisions)
-        while world.now_s < FAULTS_UNTIL_S:
-            decisions.read()
-            for source in self.job.inputs if decisions.jobs.running(self.job.name) else ():
-                world.retention().keep_input(source.stream, f"{round(self.kept_s * 1_000)}ms")
-            retain(ports, decisions)
-            starts = (log.start(part) for log in world.inputs.values() for part in range(log.partitions))
-            world.sightings["an input trimmed"] += any(starts)
-            stage.sleep(stage.random.uniform(0.1, 0.6))

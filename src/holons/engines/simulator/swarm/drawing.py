@@ -75,11 +75,27 @@ class Draw:
     """Whether the program raises at some row, or nodes cannot load its code."""
     kept_s: float | None
     """How long rows of inputs are kept once they are needed no more; None: for ever."""
+    outputs_kept_s: float | None = None
+    consumed: bool = False
+    """Whether a named consumer reads the inputs and outputs that are not kept for ever."""
+    mistaken_s: float | None = None
+    """When somebody asks for what cannot be done; None: never."""
+    short_jobs_s: float | None = None
+    """When many other jobs come and go."""
+    restarted_s: float | None = None
+    """When somebody restarts the nodes in good order, one after the other."""
 
     @property
     def judged_as_drawn(self) -> bool:
         """Whether the outputs must be what follows from the inputs as they were drawn, since some of them may be gone."""
         return self.kept_s is not None or loses_unsynced(self.durability, self.kinds)
+
+    @property
+    def stays(self) -> bool:
+        """Whether a job that was submitted runs until the end of the run."""
+        ends = self.fails or Kind.POISON in self.kinds or Kind.MESSAGE_ROT in self.kinds
+        cancelled = any(plan.wants == "cancel" for plan in self.drivers)
+        return bool(self.drivers) and not ends and not cancelled and not loses_unsynced(self.durability, self.kinds)
 
     def lines(self) -> list[str]:
         """What was drawn, for people."""
@@ -92,11 +108,20 @@ class Draw:
         rows = ("live" if self.live else "history") + (", read through journals" if self.foreign else "")
         replaced = "" if self.replaced_s is None else f"; producers replaced at {self.replaced_s:.2f} s"
         kept = "" if self.kept_s is None else f"; inputs kept for {self.kept_s:.1f} s"
+        kept += "" if self.outputs_kept_s is None else f"; outputs kept for {self.outputs_kept_s:.1f} s"
+        kept += ", and for a consumer" if self.consumed else ""
+        others = {
+            "somebody mistaken": self.mistaken_s,
+            "short jobs": self.short_jobs_s,
+            "nodes restarted": self.restarted_s,
+        }
+        came = "; ".join(f"{who} at {at_s:.2f} s" for who, at_s in others.items() if at_s is not None)
         return [
             f"{self.source}, of partitions {partitions}; {rows}",
             f"{self.nodes} nodes; durability {self.durability}; records in {records}",
             f"settings: {settings}{'' if len(self.per_node) == 1 else '; others on each node'}",
             *([f"the {self.fails} fails"] if self.fails else []),
+            *([came] if came else []),
             f"drivers: {drivers or 'none'}; {self.readers} readers{replaced}{kept}",
             f"kinds of faults: {', '.join(kind.value for kind in self.kinds) or 'none'}",
         ]
@@ -126,7 +151,7 @@ def draw(seed: int) -> Draw:
     else:
         jobs = _with_max_future(rng, jobs)
     faults = draw_faults(f"swarm faults {seed}", nodes, FAULTS_UNTIL_S, rng.choice([2, 8, 16]), kinds) if kinds else []
-    return Draw(
+    drawn = Draw(
         seed=seed,
         source=source,
         jobs=jobs,
@@ -146,6 +171,37 @@ def draw(seed: int) -> Draw:
         readers=rng.choice([0, 0, 1]),
         fails=fails,
         kept_s=kept_s,
+    )
+    return _with_others(seeded(f"swarm, others {seed}"), drawn)
+
+
+def _with_others(rng: Random, drawn: Draw) -> Draw:
+    """The same run, in which others come by, and which knows some settings more."""
+    kept_for_ever = rng.random() < 0.7
+    loses = loses_unsynced(drawn.durability, drawn.kinds)
+    outputs_kept_s = rng.choice([0.0, 0.5, 1.5])
+    keeps = not drawn.drivers or drawn.settings.appends or loses or kept_for_ever
+    upgraded_s = rng.uniform(0.5, 4.5)
+    mistaken_s, short_jobs_s, restarted_s = (rng.uniform(0.3, 4.0) for _ in range(3))
+    drivers = drawn.drivers
+    if drawn.kept_s is not None and rng.random() < 0.5:
+        drivers = (*drivers, DriverPlan(upgraded_s, "upgrade"))
+    settings = replace(drawn.settings, ledger_rows=rng.choice([2_000_000, 2_000_000, 2, 12]))
+    if settings.idle_s is not None and rng.random() < 0.15:
+        settings = replace(settings, idle_s="auto")
+    if drawn.grid is None and rng.random() < 0.1:
+        settings = replace(settings, heartbeat_s=0.05, failure_timeout_s=0.1)
+    same = {name: getattr(settings, name) for name in ("ledger_rows", "idle_s", "heartbeat_s", "failure_timeout_s")}
+    return replace(
+        drawn,
+        drivers=drivers,
+        settings=settings,
+        per_node=tuple(replace(own, **same) for own in drawn.per_node),
+        outputs_kept_s=None if keeps else outputs_kept_s,
+        consumed=rng.random() < 0.5 and (drawn.kept_s is not None or not keeps),
+        mistaken_s=mistaken_s if rng.random() < 0.15 else None,
+        short_jobs_s=short_jobs_s if drivers and not loses and rng.random() < 0.1 else None,
+        restarted_s=restarted_s if drawn.grid is None and rng.random() < 0.1 else None,
     )
 
 

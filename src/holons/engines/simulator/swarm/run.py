@@ -12,12 +12,14 @@ from holons.engines.inputs import partitions_in
 from holons.engines.simulator.actors import Actor
 from holons.engines.simulator.faults import Fault
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S, RECOVER_WITHIN_S, Expected, Member, Outcome, Simulation
-from holons.engines.simulator.swarm.actors import Driver, Keeper, Ledger, Producer, Reader, failing, newer, producers
+from holons.engines.simulator.swarm.actors import Driver, Ledger, Producer, Reader, failing, newer, producers
 from holons.engines.simulator.swarm.drawing import Draw
 from holons.engines.simulator.swarm.invariants import invariants
-from holons.engines.simulator.swarm.judging import repetitions, wrong_rows
+from holons.engines.simulator.swarm.judging import Kept, repetitions, wrong_rows
+from holons.engines.simulator.swarm.keepers import Consumer, Keeper
 from holons.engines.simulator.swarm.power import UnsyncedSuffixes
 from holons.engines.simulator.swarm.situations import situations
+from holons.engines.simulator.swarm.visitors import Mistaken, Operator, ShortJobs
 from holons.engines.simulator.swarm.watch import Violation, Watch
 from holons.engines.watching import Watcher
 from holons.errors import DescribedError, PromiseBroken
@@ -92,8 +94,21 @@ class SwarmRun(Simulation):
                 for plan in drawn.drivers
             ]
             made += [Reader(job.name, self.ledger)] * drawn.readers
-            made += [] if drawn.kept_s is None else [Keeper(job, drawn.kept_s)]
+            made += self._keepers(job)
+            made += self._visitors(job)
+        made += [] if drawn.restarted_s is None else [Operator(drawn.restarted_s)]
         return made
+
+    def _keepers(self, job: Job) -> list[Actor]:
+        drawn = self.drawn
+        if drawn.kept_s is None and drawn.outputs_kept_s is None:
+            return []
+        return [*([Consumer(job)] if drawn.consumed else []), Keeper(job, drawn.kept_s, drawn.outputs_kept_s)]
+
+    def _visitors(self, job: Job) -> list[Actor]:
+        drawn = self.drawn
+        mistaken = [] if drawn.mistaken_s is None else [Mistaken(drawn.mistaken_s, job, drawn.stays)]
+        return [*mistaken, *([] if drawn.short_jobs_s is None else [ShortJobs(job, drawn.short_jobs_s)])]
 
     def _schedule_production(self, streams: object) -> list[tuple[str, int, list[object]]]:
         return []  # producers are actors here
@@ -221,11 +236,11 @@ class SwarmRun(Simulation):
         jobs, repeated = self.world.jobs(), self.drawn.settings.appends
         for name, rows in expected.items():
             stands = not self.drawn.drivers or jobs.running(name) is not None
-            collected = self.world.collected(name)
+            collected = Kept.of(self.world.emitted(name))
             wrong = wrong_rows(rows, collected, complete=stands and not missing_allowed, repeated=repeated)
             if wrong:
                 return f"job {name}, {wrong}"
-            if repeated and repetitions(rows, collected) > 0:
+            if repeated and repetitions(rows, collected.rows) > 0:
                 self.world.sightings["rows repeated, at least once"] += 1
             for job, read in self.ledger.read:
                 if job == name and (wrong := wrong_rows(rows, read, complete=False, repeated=repeated)):

@@ -54,6 +54,8 @@ MET_WITHIN: Final[Mapping[str, int]] = {
     "rows repeated, at least once": 500,
     "a preview sent": 100,
     "an input trimmed": 200,
+    "an output trimmed": 200,
+    "a named consumer moved on": 200,
     # actors
     "an actor died": 100,
     "a producer fenced": 100,
@@ -62,6 +64,11 @@ MET_WITHIN: Final[Mapping[str, int]] = {
     "a decision lost to another one": 200,
     "a driver told that the job is running": 300,
     "a job cancelled": 100,
+    "a wrong wish refused": 200,
+    "a running job's name refused to others": 500,
+    "an upgrade refused, since its input was trimmed": 500,
+    "the journal of jobs summarised": 200,
+    "a node restarted in good order": 200,
     # faults
     "something lost that was not synced": 500,
     "a write refused by a full disk": 200,
