@@ -124,12 +124,12 @@ def rows_are_dropped_by_their_age_alone(patch):
     patch.setattr(retention, "_readers", lambda known, stream: [])
 
 
-@bug(49, lambda drawn: drawn.consumed)
+@bug(49, lambda drawn: drawn.others.consumed)
 def rows_are_dropped_that_a_consumer_needs(patch):
     patch.setattr(retention, "_consumed", lambda ports, stream, log, partition: log.end(partition))
 
 
-@bug(12, lambda drawn: drawn.short_jobs_s)
+@bug(12, lambda drawn: drawn.others.short_jobs_s)
 def a_summary_forgets_which_jobs_were_stopped(patch):
     summary = jobs.Jobs.summary
     patch.setattr(jobs.Jobs, "summary", lambda self: msgspec.structs.replace(summary(self), stopped=()))

@@ -44,6 +44,22 @@ class DriverPlan:
 
 
 @dataclass(frozen=True)
+class Others:
+    """What others do beside those who submit and produce; None: never, or for ever."""
+
+    outputs_kept_s: float | None = None
+    """How long rows of outputs are kept."""
+    consumed: bool = False
+    """Whether a named consumer reads the inputs and outputs that are not kept for ever."""
+    mistaken_s: float | None = None
+    """When somebody asks for what cannot be done."""
+    short_jobs_s: float | None = None
+    """When many other jobs come and go."""
+    restarted_s: float | None = None
+    """When somebody restarts the nodes in good order, one after the other."""
+
+
+@dataclass(frozen=True)
 class Draw:
     """Everything about one run."""
 
@@ -75,15 +91,7 @@ class Draw:
     """Whether the program raises at some row, or nodes cannot load its code."""
     kept_s: float | None
     """How long rows of inputs are kept once they are needed no more; None: for ever."""
-    outputs_kept_s: float | None = None
-    consumed: bool = False
-    """Whether a named consumer reads the inputs and outputs that are not kept for ever."""
-    mistaken_s: float | None = None
-    """When somebody asks for what cannot be done; None: never."""
-    short_jobs_s: float | None = None
-    """When many other jobs come and go."""
-    restarted_s: float | None = None
-    """When somebody restarts the nodes in good order, one after the other."""
+    others: Others = Others()
 
     @property
     def judged_as_drawn(self) -> bool:
@@ -108,12 +116,12 @@ class Draw:
         rows = ("live" if self.live else "history") + (", read through journals" if self.foreign else "")
         replaced = "" if self.replaced_s is None else f"; producers replaced at {self.replaced_s:.2f} s"
         kept = "" if self.kept_s is None else f"; inputs kept for {self.kept_s:.1f} s"
-        kept += "" if self.outputs_kept_s is None else f"; outputs kept for {self.outputs_kept_s:.1f} s"
-        kept += ", and for a consumer" if self.consumed else ""
+        kept += "" if self.others.outputs_kept_s is None else f"; outputs kept for {self.others.outputs_kept_s:.1f} s"
+        kept += ", and for a consumer" if self.others.consumed else ""
         others = {
-            "somebody mistaken": self.mistaken_s,
-            "short jobs": self.short_jobs_s,
-            "nodes restarted": self.restarted_s,
+            "somebody mistaken": self.others.mistaken_s,
+            "short jobs": self.others.short_jobs_s,
+            "nodes restarted": self.others.restarted_s,
         }
         came = "; ".join(f"{who} at {at_s:.2f} s" for who, at_s in others.items() if at_s is not None)
         return [
@@ -197,11 +205,13 @@ def _with_others(rng: Random, drawn: Draw) -> Draw:
         drivers=drivers,
         settings=settings,
         per_node=tuple(replace(own, **same) for own in drawn.per_node),
-        outputs_kept_s=None if keeps else outputs_kept_s,
-        consumed=rng.random() < 0.5 and (drawn.kept_s is not None or not keeps),
-        mistaken_s=mistaken_s if rng.random() < 0.15 else None,
-        short_jobs_s=short_jobs_s if drivers and not loses and rng.random() < 0.1 else None,
-        restarted_s=restarted_s if drawn.grid is None and rng.random() < 0.1 else None,
+        others=Others(
+            outputs_kept_s=None if keeps else outputs_kept_s,
+            consumed=rng.random() < 0.5 and (drawn.kept_s is not None or not keeps),
+            mistaken_s=mistaken_s if rng.random() < 0.15 else None,
+            short_jobs_s=short_jobs_s if drivers and not loses and rng.random() < 0.1 else None,
+            restarted_s=restarted_s if drawn.grid is None and rng.random() < 0.1 else None,
+        ),
     )
 
 

@@ -16,8 +16,9 @@ Lines: TypeAlias = dict[str, set[int]]
 Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 _TRIVIAL_BYTES: Final = 8
-_TRACED_CALLS_MAX: Final = 3_000
-"""So many calls of a function are traced at one time: to trace all those that nothing new comes of takes far too long."""
+_TRACED_CALLS_MAX: Final = 2_000
+"""So many calls of a function are traced at one time, and then a part of them: to trace all takes far too long."""
+_TRACED_THEN_EVERY: Final = 8
 
 
 class LineCoverage:
@@ -66,7 +67,7 @@ class LineCoverage:
         if not missing:
             return None
         calls = self._calls[code] = self._calls.get(code, 0) + 1
-        return _recording(missing) if calls <= _TRACED_CALLS_MAX else None
+        return _recording(missing) if calls <= _TRACED_CALLS_MAX or calls % _TRACED_THEN_EVERY == 0 else None
 
 
 def _recording(missing: set[int]) -> Trace:

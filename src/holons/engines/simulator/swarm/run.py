@@ -96,19 +96,22 @@ class SwarmRun(Simulation):
             made += [Reader(job.name, self.ledger)] * drawn.readers
             made += self._keepers(job)
             made += self._visitors(job)
-        made += [] if drawn.restarted_s is None else [Operator(drawn.restarted_s)]
+        made += [] if drawn.others.restarted_s is None else [Operator(drawn.others.restarted_s)]
         return made
 
     def _keepers(self, job: Job) -> list[Actor]:
         drawn = self.drawn
-        if drawn.kept_s is None and drawn.outputs_kept_s is None:
+        if drawn.kept_s is None and drawn.others.outputs_kept_s is None:
             return []
-        return [*([Consumer(job)] if drawn.consumed else []), Keeper(job, drawn.kept_s, drawn.outputs_kept_s)]
+        return [
+            *([Consumer(job)] if drawn.others.consumed else []),
+            Keeper(job, drawn.kept_s, drawn.others.outputs_kept_s),
+        ]
 
     def _visitors(self, job: Job) -> list[Actor]:
         drawn = self.drawn
-        mistaken = [] if drawn.mistaken_s is None else [Mistaken(drawn.mistaken_s, job, drawn.stays)]
-        return [*mistaken, *([] if drawn.short_jobs_s is None else [ShortJobs(job, drawn.short_jobs_s)])]
+        mistaken = [] if drawn.others.mistaken_s is None else [Mistaken(drawn.others.mistaken_s, job, drawn.stays)]
+        return [*mistaken, *([] if drawn.others.short_jobs_s is None else [ShortJobs(job, drawn.others.short_jobs_s)])]
 
     def _schedule_production(self, streams: object) -> list[tuple[str, int, list[object]]]:
         return []  # producers are actors here
