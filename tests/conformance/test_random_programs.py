@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.conformance.trimming import TrimmingRig
 
 import holons as h
-from holons.engines.simulator.random_jobs import ProgramSpec, job_spec, workload
+from holons.engines.simulator.random_jobs import JobSpec, ProgramSpec, job_spec, with_counts, workload
 from holons.engines.simulator.random_programs import job_of
 from holons.program import canonical
 from holons.semantics import run as run_oracle
@@ -29,7 +29,17 @@ SEEDS = range(400)
     max_examples=settings.default.max_examples // 2, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )  # a smaller seed is no simpler
 def test_random_programs_equal_the_oracle(seed):
-    spec = job_spec(seed)
+    equals_the_oracle(job_spec(seed), seed)
+
+
+@pytest.mark.filterwarnings("ignore::holons.engines.LateRows")
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=settings.default.max_examples // 4, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+def test_random_programs_that_count_equal_the_oracle(seed):
+    equals_the_oracle(with_counts(job_spec(seed), seed), seed)
+
+
+def equals_the_oracle(spec: JobSpec, seed: int) -> None:
     job, streams, rng = job_of(spec), workload(spec, seed), random.Random(f"run {seed}")
     expected = canonical(run_oracle(job, streams))
     rig = TrimmingRig(job, streams, seed, replicas=rng.randint(1, 3))
@@ -89,6 +99,20 @@ def test_there_is_a_handle_of_every_kind():
         kinds = {(handle.shared, handle.accumulate) for handle in handles if handle.stage == stage}
         assert len(kinds) == 4, f"shared and local, accumulating and not, in stage {stage}"
     assert max(handle.stage for handle in handles) == 2
+
+
+def test_there_are_handles_that_count_of_every_kind():
+    specs = [with_counts(job_spec(seed), seed).program for seed in SEEDS]
+    specs += [spec.nested for spec in specs if spec.nested is not None]
+    counting = [handle for spec in specs for handle in spec.handles if handle.window.counted]
+    kinds = {(handle.shared, handle.window.slides, handle.window.partial) for handle in counting}
+    assert len(kinds) == 8
+    assert any(handle.name.startswith("inner_") for handle in counting)
+    emitted = set()
+    for seed in range(4):
+        spec = with_counts(job_spec(seed), seed)
+        emitted |= set(TrimmingRig(job_of(spec), workload(spec, seed), seed).run(rows_max=5))
+    assert emitted >= {"on_c0", "on_c1"}
 
 
 def test_windows_are_emitted_rows_set_aside_and_seals_dropped():

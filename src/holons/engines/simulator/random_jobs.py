@@ -56,6 +56,7 @@ class CallbackSpec:
     name: str
     handles: tuple[str, ...]
     stage: int
+    """Which clock it follows; a Local belongs to one."""
     gives: str
     share: bool
     counts_itself: bool
@@ -109,6 +110,8 @@ class JobSpec:
 _TUMBLING: Final = ["1s", "700ms", "2s", "5s"]
 _SLIDING: Final = [("3s", "2s"), ("2500ms", "1s"), ("1s", "300ms"), ("4s", "1s"), ("2s", "2s"), ("3s", "1400ms")]
 _SESSIONS: Final = ["1s", "2s", "700ms", "3us"]
+_LANES: Final = 10
+"""From here on numbers of stages are those of handles that count rows: each has a clock of its own."""
 
 
 def row(rng: Random) -> dict[str, Any]:
@@ -176,6 +179,45 @@ def _program_spec(rng: Random, prefix: str, entry: str) -> ProgramSpec:
         outputs=tuple(rng.sample(["process", "positive", "twice"], rng.choice([0, 1, 3]))),
         remembers=rng.random() < 0.5,
     )
+
+
+def with_counts(spec: JobSpec, seed: int) -> JobSpec:
+    """Returns the job with some handles that count rows besides, each read in its own `on_window`."""
+    rng, program = seeded(f"counts {seed}"), spec.program
+    if program.nested is not None and rng.random() < 0.5:
+        program = replace(program, nested=_with_counts(rng, program.nested))
+    return replace(spec, program=_with_counts(rng, program))
+
+
+def _with_counts(rng: Random, spec: ProgramSpec) -> ProgramSpec:
+    handles: list[HandleSpec] = []
+    callbacks: list[CallbackSpec] = []
+    for number in range(rng.choice([1, 1, 2, 3])):
+        aggregate, element = _aggregate(rng, depth=2)
+        size = rng.choice([1, 2, 3, 5, 8, 13, 30])
+        handle = HandleSpec(
+            name=f"{spec.prefix}c{number}",
+            aggregate=aggregate,
+            element=element,
+            window=h.CountWindow(
+                size, every=rng.choice([size, size, rng.randint(1, size)]), partial=rng.random() < 0.4
+            ),
+            shared=rng.random() < 0.75,
+            rows=rng.choice(["all", "all", "positive", "third", "stream a", "even awaits"]),
+            ahead=rng.choice([None, None, None, "1500ms", "0s"]),
+        )
+        handles.append(handle)
+        callbacks.append(
+            CallbackSpec(
+                name=f"on_{handle.name}",
+                handles=(handle.name,),
+                stage=_LANES + number,
+                gives=rng.choice(["rows", "rows", "frame", "two rows"]),
+                share=rng.random() < 0.3,
+                counts_itself=rng.random() < 0.5,
+            )
+        )
+    return replace(spec, handles=(*spec.handles, *handles), callbacks=(*spec.callbacks, *callbacks))
 
 
 def _window(rng: Random) -> WindowKind:

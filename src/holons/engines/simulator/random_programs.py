@@ -235,11 +235,15 @@ def _on_window(callback: CallbackSpec) -> Callable[[Built, Window], Iterable[obj
 
 def _read(self: Built, callback: CallbackSpec, window: Window) -> dict[str, str]:
     """All that may be read: its own handles, and others' windows that ended by then and are still kept."""
-    read = {}
+    read: dict[str, str] = {}
     for handle in self.spec.handles:
         if handle.stage > callback.stage or (not handle.shared and self.emit == "once"):
             continue
         bound = getattr(self, handle.name)
+        if handle.window.counted or self.spec.handle(callback.handles[0]).window.counted:
+            if handle.name in callback.handles:
+                read |= _read_counted(bound, window, callback.share)
+            continue
         if handle.name in callback.handles:
             read[handle.name] = text(bound[window], share=callback.share)
         if handle.window.known_ahead:
@@ -248,6 +252,15 @@ def _read(self: Built, callback: CallbackSpec, window: Window) -> dict[str, str]
             for name, other in [("newest", newest), ("before", handle.window.before(newest))]:
                 if other.end >= window.end - bound.keep_us:
                     read[f"{name}_{handle.name}"] = text(bound[other], share=callback.share)
+    return read
+
+
+def _read_counted(bound: Value, window: Window, share: bool) -> dict[str, str]:
+    """A count window, when its last row was, and the window before."""
+    read = {"counted": text(bound[window], share=share), "last": str(bound.last_time(window))}
+    before = bound.window.before(window)
+    if before.start >= 0:
+        read |= {"before": text(bound[before], share=share), "last_before": str(bound.last_time(before))}
     return read
 
 

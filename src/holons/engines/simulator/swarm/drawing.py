@@ -14,7 +14,7 @@ import polars as pl
 
 from holons.clock import Random, seeded
 from holons.engines.simulator.faults import Fault, Kind, draw_faults
-from holons.engines.simulator.random_jobs import job_spec, workload
+from holons.engines.simulator.random_jobs import job_spec, with_counts, workload
 from holons.engines.simulator.random_programs import job_of
 from holons.engines.simulator.scenarios import SCENARIOS
 from holons.engines.simulator.simulation import FAULTS_UNTIL_S
@@ -222,8 +222,13 @@ def loses_unsynced(durability: Durability, kinds: Sequence[Kind]) -> bool:
 
 def _jobs(rng: Random, seed: int) -> tuple[str, dict[str, Job], dict[str, list[Partition]]]:
     if rng.random() < 0.5:
-        spec = job_spec(seed)
-        return f"random job {seed}", {"random": replace(job_of(spec), name="random")}, workload(spec, seed)
+        counts = seeded(f"swarm, by rank {seed}").random() < 0.25  # a stream of its own: old seeds go on
+        spec = with_counts(job_spec(seed), seed) if counts else job_spec(seed)
+        return (
+            f"random job {seed}{' that counts' if counts else ''}",
+            {"random": replace(job_of(spec), name="random")},
+            workload(spec, seed),
+        )
     name = rng.choice(list(SCENARIOS))
     given: dict[str, list[Partition]] = {}
     for simulated in SCENARIOS[name].values():

@@ -306,7 +306,9 @@ class CompletedWindowsAgree(Watch):
                     reached = min(here.state.progress[handle.stage])
                     if handle.shared and handle.window.known_ahead and BEGINNING < reached < ENDING:
                         spec = handle.window.aligned
-                        self._look_at(run, here, handle.name, spec.window(spec.last_ended(reached)))
+                        window = spec.window(spec.last_ended(reached))
+                        if window.end <= reached:  # else no count window has ended yet: the first begins at rank 0
+                            self._look_at(run, here, handle.name, window)
 
     def _look_at(self, run: SwarmRun, here: JobOnNode, handle: str, window: Window) -> None:
         try:
