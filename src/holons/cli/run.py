@@ -20,7 +20,7 @@ from rich.table import Table
 from holons.arrow import python_rows
 from holons.cli.jobs import load_job, named_files
 from holons.cli.rows import rows_table
-from holons.cli.status import WaitingLines, status_table
+from holons.cli.status import WaitingLines, long_wait, status_table
 from holons.cli.terminal import Terminal
 from holons.disk import Durability, check_durability
 from holons.engines import EngineName, Run, run
@@ -220,8 +220,9 @@ def _watch(handle: Run, console: Console) -> bool:
                     console.print(line, soft_wrap=True, markup=False, highlight=False)
             handle.wait()
         except KeyboardInterrupt:
-            if handle.progress.waiting_for:
-                console.print(f"It was waiting for {handle.progress.waiting_for}.", soft_wrap=True, markup=False)
+            if waiting := long_wait(handle.progress):
+                text = f"It was waiting for {waiting}."
+                console.print(text, soft_wrap=not console.is_terminal, markup=False, highlight=False)
             return False
     return True
 
@@ -250,9 +251,9 @@ def _report(
                 durability = cast(Durability, options.durability)
                 sink = FileSink(folder, channel, options.format, durability=durability, by=by)  # type: ignore[arg-type]
                 sink.drain(log)
-    where = f"  The streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
+    where = f"\nThe streams are in {options.directory}: holons log ls {options.directory}" if options.directory else ""
     if options.output is not None:
-        where += f"  Its rows are in {options.output / _folder_of(version)}."
+        where += f"\nIts rows are in {options.output / _folder_of(version)}."
     done = "All inputs have ended, and everything is emitted." if finished else _stopped(options)
     console.print(f"{done}{where}", markup=False, highlight=False, soft_wrap=True)
     return records

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from holons.engines.status import NodeStatus, Status, watermark_text
+from holons.engines.status import NO_WATERMARK, NodeStatus, Status, WaitingFor, partitions_text, watermark_text
 
-_NUMBERS = ("rows read", "rows/s", "waiting")
+_NUMBERS = {"rows read": 10, "rows/s": 7, "waiting": 7}
+"""Columns of numbers, each so wide that it seldom changes."""
 _PATIENCE_S = 2.0
 """What a run waits for is shown once it has waited for so long."""
 _AGAIN = 4
@@ -16,40 +20,49 @@ _AGAIN = 4
 
 
 def status_table(status: Status) -> RenderableType:
-    """A line of figures, a row for each node, and what the run waits for."""
-    heading = Text.assemble(
-        (status.job, "bold"),
-        f"  {status.seconds:.0f} s   {status.rows_read:,} rows, {status.rows_per_s:,.0f} a second, "
-        f"{status.rows_waiting:,} waiting   {status.windows:,} windows   watermark {watermark_text(status.watermark)}",
-    )
+    """Two lines of figures, a row for each node, and what the run waits for; in 80 columns, if names are not long."""
+    heading = Text.assemble((status.job, "bold"), f"   {status.state} for {status.seconds:,.0f} s")
+    if (watermark := _seconds(status.watermark)) != NO_WATERMARK:
+        heading.append(f"   watermark {watermark}")
     if status.deaths:
         heading.append(f"   replaced after death: {status.deaths}", "yellow")
-    table = Table()
+    figures = Text(
+        f"{status.rows_read:,} rows, {status.rows_per_s:,.0f} a second, {status.rows_waiting:,} waiting   "
+        f"{status.windows:,} windows"
+    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in ("node", "process", "partitions", *_NUMBERS, "watermark"):
-        table.add_column(column, justify="right" if column in _NUMBERS else "left")
-    parked = {
-        (part.partition, owner) for part in status.partitions if part.activity == "waiting" for owner in part.owners
-    }
+        width = _NUMBERS.get(column)
+        justify: Literal["left", "right"] = "right" if width else "left"
+        table.add_column(column, justify=justify, min_width=width, no_wrap=column != "partitions")
     for node in status.nodes:
-        table.add_row(*map(Text, _cells(node, parked)))
-    shown: list[RenderableType] = [heading, table] if status.nodes else [heading]
-    if status.waiting_for is not None and status.waiting_for.since_s >= _PATIENCE_S:
-        shown.append(Text(f"waits for {status.waiting_for}", "yellow"))
-    return Group(*shown)
+        table.add_row(*map(Text, _cells(node)))
+    shown: list[RenderableType] = [heading, figures, Text(), table] if status.nodes else [heading]
+    shown += [Text(), Text(f"waits for {waiting}", "yellow") if (waiting := long_wait(status)) else Text()]
+    return Group(*shown, Text("Ctrl-C stops it", "dim"))
 
 
-def _cells(node: NodeStatus, parked: set[tuple[int, str]]) -> tuple[str, ...]:
-    """The cells of a node's row; a star marks partitions that wait for a window."""
-    partitions = (f"{number}{'*' if (number, node.name) in parked else ''}" for number in node.partitions)
+def long_wait(status: Status) -> WaitingFor | None:
+    """Returns what a run waits for, if it has for a while."""
+    waiting = status.waiting_for
+    return waiting if waiting is not None and waiting.since_s >= _PATIENCE_S else None
+
+
+def _cells(node: NodeStatus) -> tuple[str, ...]:
     return (
         node.label,
         str(node.process or ""),
-        " ".join(partitions) or "-",
+        partitions_text(node.partitions),
         f"{node.rows_read:,}",
         f"{node.rows_per_s:,.0f}",
         f"{node.lag:,}",
-        watermark_text(node.watermark),
+        _seconds(node.watermark),
     )
+
+
+def _seconds(watermark: int | None) -> str:
+    """Returns a watermark without parts of a second, which would never stand still."""
+    return watermark_text(watermark).partition(".")[0]
 
 
 class WaitingLines:
@@ -61,8 +74,8 @@ class WaitingLines:
 
     def new_line(self, status: Status) -> str:
         """Returns the line to print now; empty if there is nothing new."""
-        waiting = status.waiting_for
-        if waiting is None or waiting.since_s < _PATIENCE_S:
+        waiting = long_wait(status)
+        if waiting is None:
             return ""
         if waiting.reason == self._reason and self._said_s <= waiting.since_s < _AGAIN * self._said_s:
             return ""

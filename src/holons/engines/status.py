@@ -5,8 +5,9 @@ Nodes say in heartbeats how far they are; `Watcher` makes a `Status` of that, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from holons.windows import BEGINNING, ENDING, instant_text
 
@@ -15,6 +16,12 @@ State: TypeAlias = Literal["starting", "running", "finished", "stopped", "failed
 Activity: TypeAlias = Literal["reading", "waiting", "held", "idle", "finished"]
 """What a partition does: it reads rows; it waits for a window that others complete; it waits for slower partitions to catch
 up; its input is idle; or all of its rows are read and all of its windows emitted."""
+
+
+NO_WATERMARK: Final = "-"
+"""What is shown for a watermark before the first row."""
+_RANGES_MAX: Final = 8
+"""So many ranges of partitions are named in a row."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +139,24 @@ class Status:
         return html.status(self)
 
 
-def partitions_text(partitions: tuple[int, ...]) -> str:
-    """Partitions for people."""
-    return " ".join(map(str, partitions)) or "nothing"
+def partitions_text(partitions: Sequence[int]) -> str:
+    """Returns partitions for people: in ranges, and not too many.
+
+    >>> partitions_text([0, 1, 2, 3, 7]), partitions_text([]), partitions_text(range(1, 99, 2))
+    ('0 to 3, 7', 'nothing', '1, 3, 5, 7, 9, 11, 13, 15, …')
+    """
+    ranges: list[list[int]] = []
+    for partition in sorted(partitions):
+        if ranges and partition == ranges[-1][-1] + 1:
+            ranges[-1].append(partition)
+        else:
+            ranges.append([partition])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in ranges]
+    return ", ".join([*texts[:_RANGES_MAX], *["…"] * (len(texts) > _RANGES_MAX)]) or "nothing"
 
 
 def watermark_text(watermark: int | None) -> str:
     """A watermark for people."""
     if watermark is None or watermark <= BEGINNING:
-        return "-"
+        return NO_WATERMARK
     return "ended" if watermark >= ENDING else instant_text(watermark)

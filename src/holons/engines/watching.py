@@ -7,7 +7,15 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from holons.clock import Clock
-from holons.engines.status import Activity, NodeStatus, PartitionStatus, Status, WaitingFor, watermark_text
+from holons.engines.status import (
+    Activity,
+    NodeStatus,
+    PartitionStatus,
+    Status,
+    WaitingFor,
+    partitions_text,
+    watermark_text,
+)
 from holons.node import Heartbeat, Running, decode_heartbeat
 from holons.streams import Cursor, SharedLog
 from holons.windows import BEGINNING, ENDING
@@ -18,8 +26,7 @@ _HEARTBEATS_MAX: Final = 100_000
 _FREE_MAX: Final = 1_000
 """So many partitions without an owner are named: nobody reads more, and a heartbeat may say any number."""
 _NODES_MAX: Final = 3
-_RANGES_MAX: Final = 8
-"""So many nodes, and ranges of partitions, are named in a reason."""
+"""So many nodes are named in a reason."""
 _RATE_S: Final = 1.0
 """Rows per second are measured over at least so long."""
 
@@ -230,19 +237,7 @@ class PartitionNames:
             return self.one(partitions[0])
         streams = dict.fromkeys(self._streams[number][0] for number in partitions if number < len(self._streams))
         of = f" ({', '.join(streams)})" if self._several else "".join(f" of {stream}" for stream in streams)
-        return f"partitions {_numbers(partitions)}{of}"
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    """Returns numbers for people: in ranges, and not too many."""
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    texts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in ranges]
-    return ", ".join(texts[:_RANGES_MAX]) + (", …" if len(texts) > _RANGES_MAX else "")
+        return f"partitions {partitions_text(partitions)}{of}"
 
 
 def _held_up(parts: tuple[PartitionStatus, ...], names: PartitionNames) -> tuple[str, tuple[int, ...], object]:
@@ -264,12 +259,12 @@ def _held_up(parts: tuple[PartitionStatus, ...], names: PartitionNames) -> tuple
     at = f" at {watermark_text(slowest)}" if slowest > BEGINNING else ""
     behind = [part for part in open_parts if part.watermark == slowest and part.activity != "idle"]
     if not behind:
-        where = f"{names.all(_all(open_parts))}{at}"
-        return f"new rows: {where} {_verb(open_parts, 'is')} quiet, and not at the end", _all(open_parts), slowest
+        what = f"{names.all(_all(open_parts))} {_verb(open_parts, 'is')} quiet{at}"
+        return f"new rows or the end: {what}", _all(open_parts), slowest
     holding, moved = _all(behind), (slowest, sum(part.rows_read for part in behind))
     lag = sum(part.lag for part in behind)
     if not lag and len(behind) == len(open_parts) and all(part.activity == "reading" for part in behind):
-        return f"new rows, or the end, of {names.all(holding)}{_on(behind)}{at}", holding, moved
+        return f"new rows or the end of {names.all(holding)}{_on(behind)}{at}", holding, moved
     what = f"{_verb(behind, 'has')} {lag:,} rows to read"
     if all(part.activity == "waiting" for part in behind):
         what = f"{_verb(behind, 'waits')} for a window"
@@ -286,7 +281,7 @@ def _all(parts: Iterable[PartitionStatus]) -> tuple[int, ...]:
 
 def _on(parts: Iterable[PartitionStatus]) -> str:
     """Where partitions run, for people, if that is on few nodes."""
-    nodes = dict.fromkeys(_label(part.owners[0]) for part in parts if part.owners)
+    nodes = sorted({_label(part.owners[0]) for part in parts if part.owners})
     return f" on {', '.join(nodes)}" if 0 < len(nodes) <= _NODES_MAX else ""
 
 
