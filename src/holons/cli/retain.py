@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
+from holons.cli.terminal import Terminal
 from holons.engines.directory_site import DirectorySite
 from holons.errors import BadInput
 from holons.windows import Duration
@@ -26,7 +26,7 @@ def main(directory: Path, inputs: Sequence[str], outputs: Sequence[str]) -> None
     for rules, keep in ((inputs, retention.keep_input), (outputs, retention.keep_output)):
         for rule in rules:
             _keep(rule, keep)
-    console = Console()
+    console = Terminal()
     kept = [("input", name, us) for name, us in retention.inputs().items()]
     kept += [("output of job", name, us) for name, us in retention.outputs().items()]
     for what, name, kept_us in kept:

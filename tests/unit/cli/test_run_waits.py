@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -44,13 +45,16 @@ def command(place: Path, **options) -> subprocess.Popen:
 
 def test_where_there_is_no_terminal_lines_say_what_it_waits_for_and_the_last_one_when_it_is_stopped(site):
     run = command(site, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    limit = threading.Timer(120.0, run.kill)
+    limit.start()
     try:
         assert run.stderr is not None
-        said = next(line for line in run.stderr if "nodes to start" not in line)
+        said = next((line for line in run.stderr if "nodes to start" not in line), "")
         assert said.startswith(f"counts: 3 rows, 1 windows; waits for {SLOWEST}, for ")
         run.send_signal(signal.SIGINT)
         rest = run.stderr.read()
     finally:
+        limit.cancel()
         run.kill()
         run.wait()
     assert f"It was waiting for {SLOWEST}, for " in rest
@@ -62,7 +66,7 @@ def test_the_table_fits_80_columns_and_its_height_does_not_change_with_its_numbe
         "partition 3 of visits on node-2.1 at 2025-10-09 08:53:20.123456, which has no new rows", (3,), 7.5
     )
     nodes = [
-        NodeStatus(f"node-{number}#x", 1_234_567, tuple(range(4)), 10**7, 123_456.0, 123_456, LATE)
+        NodeStatus(f"node-{number}#x", 1_234_567, (0, 2, 4, 6, 8, 10, 12), 10**7, 123_456.0, 123_456, LATE)
         for number in range(2)
     ]
     heights = set()
@@ -77,5 +81,4 @@ def test_the_table_fits_80_columns_and_its_height_does_not_change_with_its_numbe
         heights.add(len(lines))
         assert sum("2025-10-09 08:53:20" in line for line in lines) == 4, "no watermark is broken up"
         assert lines[-1] == "Ctrl-C stops it"
-        assert "…" not in out.getvalue()
     assert len(heights) == 1
