@@ -104,9 +104,12 @@ def csv_files_with_a_schema() -> Decoder:
     return files("rows.csv", [_csv(FLAT)], SCHEMA)
 
 
-@decoder()
+@decoder("holons.streams.json_lines:_OBJECT", "holons.streams.json_lines:_is_object")
 def json_lines_files() -> Decoder:
-    return files("rows.jsonl", [_LINES, b'{"ts": 1, "spent": 2, "user": "\\ud83d\\ude00"}\n'])
+    return files(
+        "rows.jsonl",
+        [_LINES, b'{"ts": 1, "spent": NaN}\r\n{"ts": 2} \n', b'{"ts": 1, "spent": 2, "user": "\\ud83d\\ude00"}\n'],
+    )
 
 
 @decoder()

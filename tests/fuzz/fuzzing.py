@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 import random
 import resource
 import struct
@@ -19,9 +20,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.fuzz.mutations import Mutator
 
+_MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 6 << 30
 _SHARED_BYTES = 4 << 20
 _HEAD = struct.Struct("<II")
@@ -96,11 +99,15 @@ def run(names: Sequence[str], cases: int, seed: int, file: Path, timeout_s: floa
         str(file),
         *names,
     ]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
-        ended, said = done.returncode, done.stdout + done.stderr
-    except subprocess.TimeoutExpired as error:
-        ended, said = "no end", f"{error.stdout}{error.stderr}"
+    with TemporaryDirectory(prefix="holons-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        environment = {**os.environ, "TMPDIR": folder}  # what the process leaves goes with it, however it ends
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+            ended, said = done.returncode, done.stdout + done.stderr
+        except subprocess.TimeoutExpired as error:
+            ended, said = "no end", f"{error.stdout}{error.stderr}"
     if ended != 0:
         name, number, message = _last(file)
         last = "" if ended == 1 else f"\nthe last was {name}, case {number} of seed {seed}: {message.hex()}"

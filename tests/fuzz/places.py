@@ -21,6 +21,7 @@ _READERS = frozenset(
         "ipc.read_record_batch",
         "ipc.read_schema",
         "json.decode",
+        "json.Decoder",
         "json.load",
         "json.loads",
         "MessageReader.open_stream",
@@ -63,6 +64,7 @@ EXEMPT = {
     "holons.engines.spark.rounds:Rounds._query": "Spark's own file",
     "holons.engines.spark.source:_offsets": "an option of the user's, with its errors declared",
     "holons.streams.segments.validation:_is_ascii": "columns of frames, which are read and validated together",
+    "holons.streams.json_lines:_depth": "brackets only",
     "holons.wcrdt.records:RecordFormat.__init__": "makes formats",
     "holons.wire:decoder": "makes decoders",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 
 from tests.fuzz.fuzzing import Decoder
@@ -25,7 +26,8 @@ def decoder(*places: str) -> Callable[[Callable[[], Decoder]], Callable[[], Deco
 
 
 def _aborts() -> Decoder:
-    """A decoder that kills its process: to see that this is noticed."""
+    """A decoder that leaves a folder and kills its process: to see that this is noticed."""
+    tempfile.mkdtemp()
     return Decoder("aborts", [b"whole"], lambda data: None if data == b"whole" else os.abort(), (), structured=False)
 
 

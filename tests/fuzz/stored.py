@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,9 +31,10 @@ OTHER_ROWS = pa.record_batch({"ts": [4, 5], "kind": pa.array(["a", "b"]).diction
 
 
 def _folder() -> Path:
-    """A folder in memory, if there is one: it goes with the process."""
-    shared = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="holons-fuzz-", dir=shared if shared.is_dir() else None))
+    """Returns a new folder for as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix="holons-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextmanager

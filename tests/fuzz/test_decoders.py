@@ -8,7 +8,7 @@ import struct
 
 import msgspec
 import pytest
-from tests.fuzz import decoders, files, stored, values  # noqa: F401 - each registers its own
+from tests.fuzz import decoders, files, fuzzing, stored, values  # noqa: F401 - each registers its own
 from tests.fuzz.fuzzing import Decoder, Wrong, fuzz, run
 from tests.fuzz.mutations import Mutator, values_of
 from tests.fuzz.places import EXEMPT, places
@@ -85,7 +85,10 @@ def test_planted_errors_are_found(planted):
     assert fuzz(reader, 20_000, 0, lambda *_: None)
 
 
-def test_a_decoder_that_kills_its_process_is_named_with_its_message(tmp_path, monkeypatch):
+def test_a_decoder_that_kills_its_process_is_named_with_its_message_and_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setenv("HOLONS_FUZZ_PLANTED", "1")
+    monkeypatch.setattr(fuzzing, "_MEMORY", tmp_path / "temporary")
+    (tmp_path / "temporary").mkdir()
     with pytest.raises(Wrong, match=r"(?s)-6.*the last was aborts, case \d+ of seed 7: [0-9a-f]+"):
         run(["aborts"], 100, 7, tmp_path / "last")
+    assert not list((tmp_path / "temporary").iterdir())

@@ -22,6 +22,7 @@ from pyarrow import csv, json, parquet
 
 from holons.arrow import column_names
 from holons.errors import BadInput
+from holons.streams.json_lines import CheckedLines
 from holons.streams.log import AppendableLog
 from holons.streams.memory import MemoryLog
 
@@ -122,7 +123,8 @@ def load(
     for number, (path, kind) in enumerate(files):
         for batch in _recut(_batches(path, kind, schema, batch_rows), batch_rows):
             schema = _agreed(schema, batch.schema, path)
-            dealer.deal(batch.select(schema.names).replace_schema_metadata(None), number, path)
+            ordered = batch if batch.schema.names == schema.names else batch.select(schema.names)
+            dealer.deal(ordered.replace_schema_metadata(None), number, path)
             if progress is not None:
                 progress(LoadProgress(path, number, len(files), dealer.rows))
         if progress is not None:
@@ -234,25 +236,15 @@ def _decoded(path: Path, kind: Format, schema: pa.Schema | None, batch_rows: int
         with parquet.ParquetFile(path) as file:
             yield from file.iter_batches(batch_size=batch_rows)
     elif kind == "jsonl" and path.stat().st_size:
-        _check_objects(path)
         options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error") if schema else None
-        yield from json.read_json(path, parse_options=options).to_batches()
+        with pa.input_stream(path, compression="detect") as source:
+            yield from json.read_json(CheckedLines(source, path), parse_options=options).to_batches()
     elif kind == "csv" and schema is None:
         yield from csv.read_csv(path).to_batches()
     elif kind == "csv":
         convert = csv.ConvertOptions(column_types=schema)
         with csv.open_csv(path, convert_options=convert) as reader:
             yield from reader
-
-
-def _check_objects(path: Path) -> None:
-    """Raises unless each line begins as an object does: Arrow's reader ends the process at a line with `null`."""
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and line.strip():
-                raise BadInput(
-                    "a line that is no JSON object", hint='each line is one row: {"ts": 1, …}', file=path, line=number
-                )
 
 
 class _opening:  # noqa: N801 - reads as a statement
@@ -274,13 +266,20 @@ class _opening:  # noqa: N801 - reads as a statement
 
 
 def _agreed(schema: pa.Schema | None, columns: pa.Schema, path: Path) -> pa.Schema:
-    if schema is not None and (len(schema) != len(columns) or set(schema) != set(columns)):
+    if schema is not None and (
+        len(schema) != len(columns) or set(schema) != set(columns) or _ambiguous(schema, columns)
+    ):
         raise BadInput(
             f"its columns are {_columns(columns)}, but should be {_columns(schema)}",
             hint="all files of one load have the same columns; schema= fixes the types in CSV and JSON",
             file=path,
         )
     return columns if schema is None else schema
+
+
+def _ambiguous(schema: pa.Schema, columns: pa.Schema) -> bool:
+    """Whether they have other orders, and names that occur twice."""
+    return columns.names != schema.names and len(set(columns.names)) < len(columns)
 
 
 def _columns(schema: pa.Schema) -> str:

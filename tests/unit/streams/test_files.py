@@ -1,7 +1,9 @@
 """Files into a log: every row once, always in the same partition, and bad files by their name."""
 
+import functools
 import gzip
 import json
+import math
 from functools import partial
 
 import polars as pl
@@ -205,6 +207,15 @@ def test_files_with_other_columns_are_refused(tmp_path, kind):
         load(MemoryLog(1), tmp_path)
 
 
+def test_columns_of_one_name_stay_where_they_are(tmp_path):
+    (tmp_path / "a.csv").write_text("n,x,x\n1,2,3\n")
+    (chunk,) = read_files([tmp_path / "a.csv"] * 2).read(0, 0, 1)
+    assert [column.to_pylist() for column in chunk.rows.columns] == [[1], [2], [3]]
+    (tmp_path / "b.csv").write_text("x,n,x\n1,2,3\n")
+    with pytest.raises(BadInput, match=r"b\.csv"):
+        load(MemoryLog(1), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("use", "says"),
     [
@@ -227,9 +238,61 @@ def test_what_cannot_be_done_is_said(tmp_path, use, says):
         use(tmp_path)
 
 
-def test_a_line_that_is_no_object_is_told_with_its_number(tmp_path):
-    """Arrow's reader would end the process."""
+# --- JSON lines: Arrow's reader ends the process at some of these ----------------------------------------------------
+
+BAD_LINES = {
+    "null": b"null",
+    "null in the middle of a file": b' null, "ts": 1}',
+    "null after an object": b'{"ts": 2} null',
+    "null after a carriage return": b'{"ts": 2}\rnull',
+    "two objects": b'{"ts": 2} {"ts": 3}',
+    "an object over two lines": b'{"ts":\nnull}',
+    "an object that ends in the next line": b'{"ts": 2, "tags": [\n{}]}',
+    "another value": b"[1]",
+    "no end": b'{"ts": 2',
+    "NaN without an object": b"NaN",
+    "deep lists": b'{"ts": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+    "deep objects": b'{"ts":' * 20_000 + b"1" + b"}" * 20_000,
+    "deeper than allowed": b'{"ts": ' + b"[" * 50 + b"]" * 50 + b"}",
+}
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema({"ts": pa.int64()})], ids=["inferred", "schema"])
+@pytest.mark.parametrize("line", [pytest.param(line, id=name) for name, line in BAD_LINES.items()])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(b"", id="first"),
+        pytest.param(b'\xef\xbb\xbf{"ts": 1}\r\n', id="second"),
+        pytest.param(b'{"ts": 1}\n' * 120_000, id="in the second block"),
+    ],
+)
+def test_a_line_that_is_no_object_is_refused_with_its_number(tmp_path, schema, line, first):
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"ts": 1}\n null, "ts": 1}\n')
-    with pytest.raises(BadInput, match="line 2"):
-        read_files(path, schema=pa.schema({"ts": pa.int64()}))
+    path.write_bytes(first + line + b'\n{"ts": 4}\n')
+    with pytest.raises(BadInput, match=rf"rows\.jsonl, line {first.count(b'{') + 1}\b"):
+        read_files(path, schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("content", "values"),
+    [
+        (b'\xef\xbb\xbf{"x": 1.5}\r\n\r\n{"x": 2.5}', [1.5, 2.5]),
+        (b'\n \t\n  {"x": 1.5}\n{"x":\t-Infinity} ', [1.5, -math.inf]),
+        (b'{"x": 1.5}\n{"x": Infinity}\n', [1.5, math.inf]),
+        (b'{"x": 1.5}\n{"x": null}\n{}\n', [1.5, None, None]),
+        (b'{"x": "{[\\"{[\\\\"}\n' * 3, ['{["{[\\'] * 3),
+        (b'{"x": "' + b"[{" * 40 + b'"}', ["[{" * 40]),
+        (b'{"x": [' + b'{"y": 1},' * 99 + b'{"y": 1}]}', [[{"y": 1}] * 100]),
+        (b'{"x": ' + b"[" * 49 + b"1" + b"]" * 49 + b"}", [functools.reduce(lambda inner, _: [inner], range(49), 1)]),
+        (b'{"x": 1.5}\n' * 300_000, [1.5] * 300_000),
+    ],
+    ids=["mark", "blank lines", "infinity", "null", "brackets in text", "many in text", "long lists", "deep", "many"],
+)
+def test_lines_as_people_write_them_are_rows(tmp_path, content, values):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    packed = tmp_path / "rows.jsonl.gz"
+    packed.write_bytes(gzip.compress(content, 1))
+    for file in (path, packed):
+        assert [row["x"] for row in rows_of(read_files(file), 0)] == values
