@@ -80,7 +80,7 @@ def heartbeats() -> Decoder:
         hub = MemoryHub()
         watcher = Watcher(hub.open("me"), SystemClock())
         hub.append("somebody", data)
-        status = watcher.look("market-0", 2)
+        status = watcher.look("market-0", (("bids", 2),))
         repr(status)
         msgspec.json.encode(status.record())
         if shown[0] % 50 == 0:  # slow

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.handles import JOB, PARTITIONS, ROWS, SLOWLY, endless, expected, finish, until, visits
+from tests.handles import JOB, ROWS, SLOWLY, endless, expected, finish, until, visits
 
 from holons.clock import SystemClock
 from holons.engines.directory_site import DirectorySite
@@ -75,6 +75,7 @@ CASES: dict[str, tuple[Spoil, str, Settings]] = {
         SLOWLY,
     ),
     "process record": (lambda site, version: newest(site, version, "process", b"\xc1"), EXACT, SLOWLY),
+    "replica snapshot": (lambda site, version: newest(site, version, "replica", b"\x92\xc1"), EXACT, SLOWLY),
     "window record": (lambda site, version: newest(site, version, "window", b"\x92\xa1\xff"), EXACT, SLOWLY),
 }
 QUICK = {"sync"}
@@ -111,7 +112,7 @@ def run_spoiled(site: DirectorySite, spoil: Spoil, named: str, settings: Setting
         ends = pytest.raises(DescribedError, match=f"(?s)^(?=.*{named}).*hint: ") if named else nullcontext()
         with ends:
             while not nodes.tend(version):
-                assert clock.now_s() < until_s, f"it waits for ever: {nodes.watcher.look(version.id, PARTITIONS)!r}"
+                assert clock.now_s() < until_s, f"it waits for ever: {nodes.watcher.look(version.id, version.inputs)!r}"
                 clock.sleep_s(0.02)
     if not named:
         assert canonical(site.collected(JOB.name)) == expected(visits(ROWS))
