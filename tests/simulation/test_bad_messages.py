@@ -20,6 +20,7 @@ from holons.engines.embedded.processes import ProcessNodes
 from holons.errors import DescribedError
 from holons.node import Settings, Submitted, sync_stream
 from holons.node.messages import Heartbeat, Running
+from holons.node.recovery import STATE
 from holons.program import canonical
 from holons.wire import encode
 
@@ -50,9 +51,18 @@ def newest(site: DirectorySite, version: Submitted, kind: str, data: bytes) -> N
     store.put(name, (at[0] + 10**6, *at[1:]), data)
 
 
+def newest_replica(site: DirectorySite, version: Submitted) -> None:
+    """Stores a replica that is newer than all others, and whole but for its insides."""
+    store, name = site.store("somebody#1"), f"{version.id}/replica"
+    until(lambda: store.positions(name), f"nobody stores {name}", LIMIT_S)
+    header = STATE.header(store.get(name, store.positions(name)[-1]))
+    newest(site, version, "replica", STATE.encode(msgspec.structs.replace(header, state=msgspec.Raw(b"\x91\xc0"))))
+
+
 Spoil = Callable[[DirectorySite, Submitted], object]
 
 EXACT = ""
+OFTEN = replace(SLOWLY, snapshot_deltas=2)  # so that the sync stream is trimmed, and a new node needs a stored replica
 CASES: dict[str, tuple[Spoil, str, Settings]] = {
     "heartbeats": (lambda site, _: write(site, "heartbeats", b"?"), "heartbeat stream", SLOWLY),
     "odd heartbeat": (lambda site, version: write(site, "heartbeats", odd_heartbeat(version)), EXACT, SLOWLY),
@@ -75,7 +85,8 @@ CASES: dict[str, tuple[Spoil, str, Settings]] = {
         SLOWLY,
     ),
     "process record": (lambda site, version: newest(site, version, "process", b"\xc1"), EXACT, SLOWLY),
-    "replica snapshot": (lambda site, version: newest(site, version, "replica", b"\x92\xc1"), EXACT, SLOWLY),
+    "replica snapshot": (lambda site, version: newest(site, version, "replica", b"\x92\xc1"), EXACT, OFTEN),
+    "insides of a replica": (newest_replica, EXACT, OFTEN),
     "window record": (lambda site, version: newest(site, version, "window", b"\x92\xa1\xff"), EXACT, SLOWLY),
 }
 QUICK = {"sync"}

@@ -80,8 +80,10 @@ class StateKeeper:
         starts = self.sync.starts()
         for _, stored, _ in whole_records(self._ports.store, self._record, STATE.header):
             if _continued(stored.cursor, starts):
-                self._forgotten = stored.forgotten
-                return self._job.open_state(self._partitions, stored.state), stored.cursor
+                with suppress(CodecError):  # as if it were torn: an older one may be whole
+                    state = self._job.open_state(self._partitions, stored.state)
+                    self._forgotten = stored.forgotten
+                    return state, stored.cursor
         if self.sync.starts() != starts:  # what was stored meanwhile may know more, or no longer know who was forgotten
             return self._newest()
         if any(starts.values()):

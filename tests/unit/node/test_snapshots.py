@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import holons as h
 from holons.engines.memory_site import MemorySite, TurnClock
 from holons.node import Node, Settings
+from holons.node.recovery import STATE
 from holons.store import MemoryStore
 from holons.streams import MemoryLog
 
@@ -122,3 +124,31 @@ def test_a_node_that_stood_still_for_long_starts_from_what_is_stored():
     world.inputs["in"].append(0, pa.record_batch({"ts": np.array([60_000_000])}))
     live(2)
     assert len(world.collected("count")["on_window"][0]) == 10
+
+
+@pytest.mark.parametrize("insides", [b"\x91\xc0", b"\xc1", b"\xc0"])
+def test_a_stored_replica_with_wrong_insides_gives_way_to_an_older_one(insides):
+    world = MemorySite({"in": MemoryLog(1)})
+    store = world.records = SlowStore(world.clock, 0.0)
+    nodes = [Node("node-0", world.ports("node-0"), SETTINGS)]
+    nodes[0].add_job("count", h.job(Count(), "in"))
+
+    def live(seconds: range) -> None:
+        for second in seconds:
+            world.inputs["in"].append(0, pa.record_batch({"ts": np.array([second * 1_000_000])}))
+            for _ in range(10):
+                world.clock.sleep_s(0.1)
+                nodes[-1].tick()
+
+    live(range(10))
+    name = "count/replica"
+    older = store.positions(name)[-1]
+    newest = STATE.header(store.get(name, older))
+    store.read.clear()
+    store.put(name, (10**6, 0), STATE.encode(msgspec.structs.replace(newest, state=msgspec.Raw(insides))))
+    nodes.append(Node("node-1", world.ports("node-1"), SETTINGS))
+    nodes[1].add_job("count", h.job(Count(), "in"))
+    live(range(10, 20))
+    assert not nodes[1].failures
+    assert store.read[:2] == [(10**6, 0), older]
+    assert len(world.collected("count")["on_window"][0]) == 19
