@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 from pyarrow import csv, parquet
 from tests.fuzz.fuzzing import Decoder
@@ -14,6 +15,7 @@ from tests.fuzz.stored import _folder
 import holons as h
 from holons import wire
 from holons.arrow import python_rows
+from holons.engines.spark import folding
 from holons.errors import BadInput, HolonsError
 from holons.streams.files import read_files
 from holons.windows import END
@@ -125,3 +127,36 @@ def parquet_files() -> Decoder:
         parquet.write_table(TABLE, sink, **options)
         samples.append(sink.getvalue())
     return files("rows.parquet", samples)
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table, max_chunksize=2)
+    return sink.getvalue()
+
+
+@decoder("holons.engines.spark.folding:_lengths", "holons.engines.spark.folding:_decoded")
+def files_of_folds() -> Decoder:
+    """Files that tasks read themselves, in a task."""
+    folder = _folder()
+    paths = [folder / f"rows.{kind}" for kind in ("parquet", "arrow")]
+
+    def read(data: bytes) -> None:
+        refused: list[BadInput] = []
+        for path in paths:
+            path.write_bytes(data)
+            try:
+                for stretch in folding.stretches([path], 1):
+                    for table in folding._tables(stretch, None):
+                        pl.from_arrow(table)
+            except BadInput as error:
+                refused.append(error)
+        assert all("file" in error.where for error in refused), "the file is not named"
+        if len(refused) == len(paths):
+            raise refused[0]
+
+    samples = [_arrow(TABLE), _arrow(pa.table({"kind": TABLE["user"].dictionary_encode()}))]
+    sink = io.BytesIO()
+    parquet.write_table(TABLE, sink, row_group_size=3)
+    return Decoder("files of folds", [*samples, sink.getvalue()], read, DECLARED, structured=False, cost=20)

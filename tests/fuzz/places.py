@@ -57,8 +57,6 @@ EXEMPT = {
     "holons.counting.partition:CountedPartition.__init__": _COUNTING,
     "holons.engines.embedded.processes:main": "from the process that started this one, through a pipe that nobody else has",
     "holons.engines.orders:JobOrder.job": "code, once its signature was checked",
-    "holons.engines.spark.folding:_lengths": "Spark's own batches",
-    "holons.engines.spark.folding:_tables": "Spark's own batches",
     "holons.engines.spark.folding:collected": "an error of a task, through Spark",
     "holons.engines.spark.rounds:Rounds._check": "one small file in JSON, with its errors declared",
     "holons.engines.spark.rounds:Rounds._query": "Spark's own file",

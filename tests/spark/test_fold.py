@@ -284,6 +284,25 @@ def test_rows_that_belong_nowhere_are_refused(spark, a_year):
         h.fold(JOB, frame.selectExpr("ts", "price", "id", "_partition", "nullif(_offset, 7) as _offset"))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+@pytest.mark.parametrize("damage", ["no file of that kind", "cut short", "wrong insides"])
+def test_a_damaged_file_is_named(spark, a_year, tmp_path, kind, damage):
+    """Its ends are read by the driver, what is inside by tasks."""
+    path = tmp_path / f"part.{kind}"
+    a_year[0].write_parquet(path) if kind == "parquet" else a_year[0].write_ipc(path)
+    whole = path.read_bytes()
+    path.write_bytes(
+        {
+            "no file of that kind": b"ts,price\n1,2\n",
+            "cut short": whole[:-30],
+            "wrong insides": whole[:8] + b"\xff" * 400 + whole[408:],
+        }[damage]
+    )
+    with pytest.raises(BadInput, match=rf"file .*part\.{kind}") as refused:
+        h.fold(JOB, path)
+    assert "is it whole?" in refused.value.hint
+
+
 def test_an_error_of_the_program_says_what_and_where(spark, a_year):
     with pytest.raises(ProgramFailed, match="of my own") as failed:
         h.fold(h.job(Failing(), "sales"), frame_of(spark, a_year))

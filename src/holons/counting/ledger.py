@@ -10,6 +10,7 @@ log was read (invariant: batch-blind), nor on when a cut was heard of.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,8 +163,9 @@ class Ledger:
 
     def _restore(self, snapshot: bytes) -> None:
         clock, open_pane, held, waiting = codec.decode(snapshot)
-        self.watermark, self.arrived, self.cuts, self.cut_rank = clock
-        self._folded_to, self._folded_time, folded = open_pane
+        self.watermark, self.arrived, self.cuts, self.cut_rank = map(operator.index, clock)
+        self._folded_to, self._folded_time = map(operator.index, open_pane[:2])
+        (folded,) = open_pane[2:]
         self._folded = self.aggregate.decode(folded)
         self.rows = OrderedRows(self.partition, self._folded_to)
         for piece in decode_rows(held):

@@ -8,7 +8,7 @@ import msgspec
 
 from holons.program.delays import Delays
 from holons.program.outputs import NOTHING_EMITTED, CountedCut, Cut, Emitted
-from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord
+from holons.wcrdt.records import ContributionsRecord, PanesRecord, RecordFormat, StitchedRecord, check_fits
 from holons.windows import BEGINNING
 
 
@@ -82,6 +82,7 @@ def cut_after(records: Records, before: Cut) -> Cut:
     if records.window is not None:
         window = WINDOW.header(records.window)
         stages = len(window.sealed_to)
+        check_fits(min(len(window.cursors), len(window.emitted_to)) >= stages + len(window.counted))
         emitted = [max([last, *emitted[stage : stage + 1]]) for stage, last in enumerate(window.cursors[:stages])]
         limits = enumerate(window.emitted_to[:stages])
         emitted_to = [max([limit, *emitted_to[stage : stage + 1]]) for stage, limit in limits]

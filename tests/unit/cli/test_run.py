@@ -7,10 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import holons as h
 from holons.cli import main
+from holons.cli.jobs import load_job
 from holons.engines.directory_site import DirectorySite
 from holons.engines.spark.session import check_java, session
-from holons.errors import JavaMissing
+from holons.errors import JavaMissing, ProgramFailed
+from holons.node.messages import Stopped
 
 APP = """
 import holons as h
@@ -106,6 +109,45 @@ def test_a_program_that_raises_says_where(here: Path, capsys: pytest.CaptureFixt
     told = capsys.readouterr().err
     assert "too hot" in told
     assert "app.py, line 7" in told.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"import holons as h\nif:\n", "broken.py, line 2: invalid syntax: if:"),
+        (b"import holons as h\nname = 'caf\xe9'\n", "broken.py, line 2: (unicode error) 'utf-8' codec can't decode"),
+    ],
+)
+def test_a_file_that_python_cannot_read_says_where_and_what_to_do(here: Path, text: bytes, told: str, capsys):
+    (here / "broken.py").write_bytes(text)
+    assert run("run", "broken.py:job", "--input", "visits=rows", "--log", "site") == 1
+    printed = " ".join(capsys.readouterr().err.split())
+    assert f"error: {told}" in printed
+    assert "hint: Python cannot read this file: correct the line, and save it as UTF-8" in printed
+    assert "Traceback" not in printed
+    assert not Path("site").exists(), "nothing was loaded"
+
+
+BROKEN_CODE = {
+    "import broken_by_hand": ("SyntaxError: invalid syntax", "broken_by_hand.py, line 2: if:"),
+    "b'caf\\xe9'.decode()": ("UnicodeDecodeError: 'utf-8' codec can't decode", "app.py, line 7"),
+}
+
+
+@pytest.mark.parametrize("line", BROKEN_CODE)
+def test_process_that_raises_like_a_decoder_of_ours_is_a_failed_program(here: Path, line: str, monkeypatch, capsys):
+    told, place = BROKEN_CODE[line]
+    (here / "broken_by_hand.py").write_text("x = 1\nif:\n")
+    (here / "app.py").write_text(APP.replace("self.n.insert(1, events.ts)", line))
+    monkeypatch.syspath_prepend(here)
+    with pytest.raises(ProgramFailed, match=f"the program raised {told}.*partition 0, offset 0") as failed:
+        h.run(load_job("app.py:job"), {"visits": [pl.DataFrame({"ts": [1]})]}, engine="embedded").wait()
+    assert place in Stopped.by("job", failed.value).reason
+    if "import" in line:
+        assert run("run", "app.py:job", "--input", "visits=rows", "--nodes", "1") == 1
+        printed = capsys.readouterr().err.replace("\n", "")
+        assert told in printed
+        assert place in printed
 
 
 @pytest.mark.parametrize(

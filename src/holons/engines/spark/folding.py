@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -24,6 +25,7 @@ from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortTy
 
 from holons import errors
 from holons.algebra import IntArray
+from holons.arrow import column_names, readable
 from holons.engines.spark.reading import OFFSET, PARTITION
 from holons.errors import BadInput, DescribedError, HolonsError
 from holons.program import Job
@@ -233,18 +235,37 @@ def stretches(paths: Sequence[Path], rows_per_task: int = _ROWS_AT_ONCE) -> list
     return found
 
 
-def _lengths(path: Path) -> list[int]:
+@contextmanager
+def _reading(path: Path | str) -> Iterator[None]:
+    """Turns an error about a file into one that names the file."""
     try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"cannot read this file: {error}",
+            hint="is it whole? Files are Parquet (.parquet) or Arrow IPC (.arrow)",
+            file=path,
+        ) from error
+
+
+def _lengths(path: Path) -> list[int]:
+    with _reading(path):
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:
                 return [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as file:
             return [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
-    except (pa.ArrowInvalid, OSError) as error:
-        raise BadInput(f"{path} cannot be read: {error}", hint="files are Parquet (.parquet) or Arrow IPC") from error
 
 
 def _tables(stretch: RowGroups, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    with _reading(stretch.file):
+        for table in _decoded(stretch, columns):
+            column_names(table.schema)  # says whether they are text
+            table.validate(full=True)  # else a damaged file might end the process
+            yield readable(table)
+
+
+def _decoded(stretch: RowGroups, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     if stretch.file.endswith(".parquet"):
         with pq.ParquetFile(stretch.file) as file:
             for group in stretch.groups:
@@ -253,9 +274,7 @@ def _tables(stretch: RowGroups, columns: Sequence[str] | None) -> Iterator[pa.Ta
         with pa.OSFile(stretch.file) as source, pa.ipc.open_file(source) as file:
             for number in stretch.groups:
                 table = pa.Table.from_batches([file.get_batch(number)])
-                known = table if columns is None else table.select(columns)
-                known.validate(full=True)
-                yield known
+                yield table if columns is None else table.select(columns)
 
 
 def _of_files(
