@@ -20,6 +20,7 @@ from holons.cli.terminal import Terminal
 from holons.engines.simulator import Fault, Kind
 from holons.engines.simulator.swarm import MET_WITHIN, SwarmOutcome, draw, never_met, simulate_draw
 from holons.engines.simulator.swarm.line_coverage import LineCoverage, Lines, lines_text
+from holons.engines.simulator.swarm.unreachable import UNREACHABLE
 
 COVERED = "holons.node"
 COVERED_MIN_PERCENT = 95
@@ -43,7 +44,7 @@ class Part:
 
 @cache
 def _coverage() -> LineCoverage:
-    return LineCoverage(COVERED)
+    return LineCoverage(COVERED, UNREACHABLE)
 
 
 def run_seeds(seeds: Sequence[int], *, coverage: bool) -> Part:
@@ -213,7 +214,11 @@ def _tell_coverage(tally: SwarmTally, console: Console) -> bool:
     total, unreached = (sum(map(len, part.values())) for part in (lines, missing))
     percent = 100.0 * (total - unreached) / total
     console.print(
-        Text.assemble(("Coverage: ", "bold"), f"{percent:.1f}% of {total:,} lines of functions in {COVERED}.")
+        Text.assemble(
+            ("Coverage: ", "bold"),
+            f"{percent:.1f}% of {total:,} lines of functions in {COVERED}, but for {len(UNREACHABLE)} that no simulated run "
+            "can reach.",
+        )
     )
     for file, numbers in sorted(missing.items()):
         console.print(f"  {Path(file).name}: {lines_text(numbers)}", markup=False, highlight=False, soft_wrap=True)

@@ -27,9 +27,14 @@ _READ_EVERY_S = 0.4
 _WATCH_EVERY_S = 0.7
 
 
-def newer(job: Job, columns: Mapping[str, Collection[str]]) -> Job:
-    """Returns another job that does the same: it says which columns it reads, and these are all that each stream has."""
-    inputs = (replace(source, columns=tuple(columns.get(source.stream) or ()) or None) for source in job.inputs)
+def newer(job: Job, columns: Mapping[str, Collection[str]], *, whole: bool) -> Job:
+    """Returns another job that does the same: it says which columns it reads, and these are all that each stream has.
+
+    It may want the `whole` of its inputs.
+    """
+    inputs = (
+        replace(source, columns=tuple(columns.get(source.stream) or ()) or None, whole=whole) for source in job.inputs
+    )
     return replace(job, inputs=tuple(inputs))
 
 
@@ -61,7 +66,7 @@ class Driver:
                 stage.note(f"cancels {cancel(self.job.name, stage.ports()).id}")
                 sightings["a job cancelled"] += 1
                 return
-            ports = stage.ports()
+            ports = stage.site.at_least("process").ports(stage.name)
             version = submit(self.job, ports, upgrade=self.plan.wants == "upgrade")
             stage.note(f"has submitted {version.id}")
             sightings["a version took over"] += bool(version.after)

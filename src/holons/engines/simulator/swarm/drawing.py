@@ -30,6 +30,7 @@ _FUTURE_US: Final = 2 * 3600 * SECOND
 _KINDS_MAX: Final = 5
 _WITH_GRID: Final = tuple(kind for kind in tuple(Kind)[:14] if kind is not Kind.LEAVE)
 """With checkpoints in memory it is known after which of these faults one may be lost."""
+_POWER_CUTS: Final = 0.06
 _ACTOR_KINDS: Final = (Kind.ACTOR_CRASH, Kind.ACTOR_STALL)
 _ENDING: Final[Sequence[Kind]] = (Kind.POISON, Kind.MESSAGE_ROT)
 """Faults that end a run early; a run in which they may occur knows one of them."""
@@ -144,6 +145,7 @@ def draw(seed: int) -> Draw:
     drivers = _drivers(rng, upgrades=grid is None) if rng.random() < 0.5 else ()
     kinds = _kinds(rng, grid)
     durability: Durability = rng.choice(["process", "disk"])
+    kinds, durability = _with_power_cuts(seeded(f"swarm, power {seed}"), grid, kinds, durability)
     settings = _settings(rng, nodes, grid, kinds, durability)
     replaced_s = rng.choice([None, None, rng.uniform(0.5, 4.0)])
     live = rng.random() < 0.5
@@ -277,6 +279,16 @@ def _kinds(rng: Random, grid: int | None) -> tuple[Kind, ...]:
     if grid is None and rng.random() < 0.12:
         kinds.append(rng.choice(_ENDING))
     return tuple(kind for kind in Kind if kind in kinds)
+
+
+def _with_power_cuts(
+    rng: Random, grid: int | None, kinds: tuple[Kind, ...], durability: Durability
+) -> tuple[tuple[Kind, ...], Durability]:
+    """In some runs little goes wrong but that the machine dies and loses what it had not synced: that takes long to mend."""
+    if grid is not None or rng.random() >= _POWER_CUTS:
+        return kinds, durability
+    other = rng.choice([kind for kind in Kind if kind not in (*_ENDING, Kind.POWER_CUT)])
+    return tuple(kind for kind in Kind if kind in (Kind.POWER_CUT, other)), "process"
 
 
 def _settings(rng: Random, nodes: int, grid: int | None, kinds: Sequence[Kind], durability: Durability) -> Settings:

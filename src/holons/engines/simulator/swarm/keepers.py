@@ -32,6 +32,7 @@ class Keeper:
     def run(self, stage: Stage) -> None:
         world, ports = stage.simulation.world, stage.ports()
         decisions, rules = Decisions(ports.decisions), world.retention()
+        rules.keep_input("to come", "1h")  # a rule may be there before its stream
         while world.now_s < FAULTS_UNTIL_S:
             decisions.read()
             if decisions.jobs.running(self.job.name):

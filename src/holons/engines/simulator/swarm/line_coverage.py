@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final, TypeAlias
+
+from holons.engines.simulator.swarm.unreachable import Line
 
 Lines: TypeAlias = dict[str, set[int]]
 """By file, numbers of lines."""
@@ -24,18 +28,23 @@ _TRACED_THEN_EVERY: Final = 8
 class LineCoverage:
     """Records which lines of a package's functions are run while it traces.
 
-    Lines of modules and classes run when they are imported, and do not count; nor do `def` lines, and what protocols only
-    describe.
+    Lines of modules and classes run when they are imported, and do not count; nor do `def` lines, what protocols only
+    describe, and lines that are listed as `unreachable`.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, unreachable: Collection[Line] = ()) -> None:
         self._missing: dict[CodeType, set[int]] = {}
         """By function, its lines that were not run yet."""
+        self.unreachable: set[Line] = set()
+        """Those that were listed, and are there."""
         self._calls: dict[CodeType, int] = {}
         self.lines: Lines = {}
         for module in modules_of(package):
             for code in _functions(module):
                 lines = {line for *_, line in code.co_lines() if line is not None and line != code.co_firstlineno}
+                listed = {number: line for number in lines if (line := _line(code, number)) in unreachable}
+                self.unreachable.update(listed.values())
+                lines -= listed.keys()
                 self._missing[code] = set(lines)
                 self.lines.setdefault(code.co_filename, set()).update(lines)
 
@@ -77,6 +86,10 @@ def _recording(missing: set[int]) -> Trace:
         return line
 
     return line
+
+
+def _line(code: CodeType, number: int) -> Line:
+    return Line(Path(code.co_filename).name, code.co_name, linecache.getline(code.co_filename, number).strip())
 
 
 def modules_of(package: str) -> Iterator[ModuleType]:

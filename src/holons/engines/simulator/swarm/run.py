@@ -87,10 +87,15 @@ class SwarmRun(Simulation):
                     columns.setdefault(actor.stream, set()).update(
                         () if isinstance(piece.rows, Mark) else piece.rows.schema.names
                     )
+        whole = drawn.kept_s is not None and drawn.seed % 2 > 0
         for job in drawn.jobs.values():
             job = failing(job) if drawn.fails == "program" else job
             made += [
-                Driver(plan, newer(job, columns) if plan.wants == "upgrade" else job, loads=drawn.fails != "code")
+                Driver(
+                    plan,
+                    newer(job, columns, whole=whole) if plan.wants == "upgrade" else job,
+                    loads=drawn.fails != "code",
+                )
                 for plan in drawn.drivers
             ]
             made += [Reader(job.name, self.ledger)] * drawn.readers

@@ -11,8 +11,8 @@ from holons.errors import BadInput, JobRunning
 from holons.node import Decisions, Settings, cancel, retain, submit
 from holons.program import Input, Job
 
-_SHORT_JOBS = 17
-"""So many jobs come and go: with their ends more decisions than a journal keeps."""
+_SHORT_JOBS = (17, 17, 17, 110)
+"""So many jobs come and go: with their ends more decisions than a journal keeps, or also more than its summary keeps."""
 _DOWN_S = 1.5
 
 
@@ -45,22 +45,25 @@ class Mistaken:
 
     def _always(self, stage: Stage) -> Iterator[tuple[str, type[Exception], Callable[[], Any]]]:
         ports = stage.ports()
-        elsewhere = replace(self.job, name="elsewhere", inputs=(Input("nowhere"),))
+        nowhere = replace(self.job, name="nowhere", inputs=(Input("nowhere"),))
         yield "an idle time that is none", BadInput, lambda: Settings(idle_s="soon")  # type: ignore[arg-type]
         yield "a guarantee that is none", BadInput, lambda: Settings(guarantee="twice")  # type: ignore[arg-type]
         yield "a durability that is none", BadInput, lambda: Settings(durability="tape")  # type: ignore[arg-type]
         yield "a disk, where nothing is kept on one", BadInput, lambda: stage.site.at_least("disk")
-        yield "a job without its input", BadInput, lambda: submit(elsewhere, ports)
+        yield "a job without its input", BadInput, lambda: submit(nowhere, ports)
         yield "the end of a job that is not there", BadInput, lambda: cancel("nobody", ports)
 
     def _while_it_runs(self, stage: Stage) -> Iterator[tuple[str, type[Exception], Callable[[], Any]]]:
         ports, inputs = stage.ports(), self.job.inputs
-        fewer, turned = replace(self.job, inputs=inputs[:-1] or inputs), replace(self.job, inputs=inputs[::-1])
+        stage.simulation.world.create("elsewhere", 1)
+        others = (*inputs[1:], Input("elsewhere"))
         other = replace(self.job, inputs=tuple(replace(source, disorder="77s") for source in inputs))
         yield "another job of that name", JobRunning, lambda: submit(other, ports)
-        if len(inputs) > 1:
-            yield "an upgrade with fewer inputs", BadInput, lambda: submit(fewer, ports, upgrade=True)
-            yield "an upgrade with inputs in another order", BadInput, lambda: submit(turned, ports, upgrade=True)
+        yield (
+            "an upgrade with other inputs",
+            BadInput,
+            lambda: submit(replace(other, inputs=others), ports, upgrade=True),
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class ShortJobs:
         stage.sleep(max(self.at_s - stage.simulation.world.now_s, 0.0))
         world = stage.simulation.world
         ports = world.ports(stage.name)  # nothing goes wrong with these; the drivers of other jobs meet them
-        for number in range(_SHORT_JOBS):
+        for number in range(stage.random.choice(_SHORT_JOBS)):
             job = replace(self.job, name=f"short {number % 3} of {self.job.name}")
             if world.jobs().running(job.name) is None:
                 submit(job, ports)
