@@ -119,7 +119,7 @@ def nodes_go_on_with_a_job_that_was_cancelled(patch):
     patch.setattr(node.Node, "_end_jobs", only_failed)
 
 
-@bug(49, lambda drawn: drawn.kept_s)
+@bug(144, lambda drawn: drawn.kept_s)
 def rows_are_dropped_by_their_age_alone(patch):
     patch.setattr(retention, "_readers", lambda known, stream: [])
 
@@ -135,7 +135,7 @@ def a_summary_forgets_which_jobs_were_stopped(patch):
     patch.setattr(jobs.Jobs, "summary", lambda self: msgspec.structs.replace(summary(self), stopped=()))
 
 
-@bug(11, lambda drawn: drawn.kept_s and upgrades(drawn))
+@bug(150, lambda drawn: drawn.kept_s and upgrades(drawn))
 def a_version_takes_over_whose_rows_are_gone(patch):
     cuts = jobs._cuts
     patch.setattr(jobs, "_cuts", lambda old, job, ports, begins, wait: cuts(old, job, ports, (), wait))

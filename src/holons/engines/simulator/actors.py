@@ -191,11 +191,21 @@ class Cast:
         if performance.died is not None:
             self._simulation.note(performance.died)
             self._simulation.world.sightings["an actor died"] += 1
-            self._incarnations[number] += 1
-            again = Performance(self._actors[number], number, self._incarnations[number], self._simulation)
-            self._performances[number] = again
-            return _AGAIN_AFTER_S + again.gate.random.uniform(0.0, 2.0)
+            return self._begin_again(number)
         return None if performance.ended else pause_s
+
+    def begin_again(self, kind: type) -> dict[int, float]:
+        """Lets actors of a kind that had done all they had to do look once more; returns after how long they go on."""
+        ended = [
+            at for at, actor in enumerate(self._actors) if isinstance(actor, kind) and self._performances[at].ended
+        ]
+        return {number: self._begin_again(number) for number in ended}
+
+    def _begin_again(self, number: int) -> float:
+        self._incarnations[number] += 1
+        again = Performance(self._actors[number], number, self._incarnations[number], self._simulation)
+        self._performances[number] = again
+        return _AGAIN_AFTER_S + again.gate.random.uniform(0.0, 2.0)
 
     def kill(self, number: int, operations: int) -> None:
         """Lets an actor die after so many more operations; it starts again a little later."""

@@ -287,7 +287,9 @@ class DecisionsAgree(Watch):
             if member.node is not None:
                 known = list(member.node.stopped)
                 what = f"{member.node.name} knows {known} as stopped, the journal says {stopped} of {versions}"
-                if run.world.decided.start(0) > 0:  # a summary has an order of its own, and leaves out who ended long ago
+                if (
+                    run.world.decided.start(0) > 0
+                ):  # a summary has an order of its own, and leaves out who ended long ago
                     self.check(run, jobs.versions.keys() & set(known) <= set(stopped), what)
                 else:
                     self.check(run, known == stopped[: len(known)], what)

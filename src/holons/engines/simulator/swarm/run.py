@@ -155,6 +155,8 @@ class SwarmRun(Simulation):
         self.note(f"{lost} logs, streams and records have lost what was not synced")
         self.lost_unsynced |= lost > 0
         self.world.sightings["something lost that was not synced"] += lost > 0
+        for number, pause_s in self.cast.begin_again(Producer).items():  # what was written to the end may be gone
+            self._schedule(self.world.now_s + pause_s, number, "actor")
         if self.drawn.drivers:
             self._jobs.clear()  # who starts nodes again knows of the jobs that drivers submit again
 
