@@ -17,10 +17,14 @@ from holons.counting.boundaries import CountWindow
 from holons.counting.cuts import Cuts
 from holons.counting.keys import Key
 from holons.counting.ledger import Contribution, Ledger
-from holons.counting.prediction import Prediction
+from holons.counting.prediction import ERROR_MIN, CutTimes
 from holons.counting.samples import KnownRanks, Samples, known_ranks
 
 RANKS_PUBLISHED_MAX: Final = 1024  # of a gap at once; of a larger one as many, evenly spaced
+PREDICTED_MAX: Final = 1 / 48  # of a window's rows, whose keys are published since the cut is expected there
+BYTES_MAX: Final = 0.028  # for each row of a window that samples may take, if that leaves room for more keys
+AHEAD: Final = 3  # how many cuts are predicted at once
+RUN_MIN: Final = 64  # so many successive ranks are a message of their own: as differences they take a byte each
 
 
 def spacing(window: CountWindow, partitions: int) -> int:
@@ -46,17 +50,20 @@ class CountedPartition:
     ) -> None:
         self.cuts = cuts
         self.partition = partition
-        self._spacing = spacing(cuts.window, cuts.partitions)
+        every, self._spacing = cuts.window.every, spacing(cuts.window, cuts.partitions)
+        spaced_bytes = 2 / self._spacing  # for each row
+        self._predicted_max = max(self._spacing, every * PREDICTED_MAX, every * (BYTES_MAX - spaced_bytes))
         self._predicts = predicts
-        self._prediction = Prediction()
+        self._times = CutTimes()
         self._spaced_to = 0
         self._zones_to = 0
         self._introduced = False
         self._published: Key | None = None  # the frontier when samples were published last
+        self._unsent: list[KnownRanks] = []
         snapshot = None
         if resume is not None:
-            snapshot, self._spaced_to, self._zones_to, (rank, sizes) = codec.decode(resume)
-            self._prediction = Prediction(rank, tuple(sizes))
+            snapshot, self._spaced_to, self._zones_to, (rank, time, paces) = codec.decode(resume)
+            self._times = CutTimes(rank, time, tuple(paces))
         self.ledger = Ledger(partition, aggregate, snapshot)
 
     # --- rows and marks ---------------------------------------------------------------------------------------------
@@ -77,6 +84,8 @@ class CountedPartition:
         So the view may know what the run before this one on the same node has learned and never sent. Whoever takes over
         from it says once what is known of this partition.
         """
+        if self._unsent:
+            return Samples.of(self.cuts.lane, self.partition, self._unsent.pop(0))
         if self._published == self.ledger.frontier and self.cuts.gap is None:
             return None
         self._published = self.ledger.frontier
@@ -90,14 +99,15 @@ class CountedPartition:
         self.cuts.unite(self.partition, known)
         if first and len(before):
             known = self.cuts.known[self.partition]
-        return Samples.of(self.cuts.lane, self.partition, known)
+        self._unsent = _messages(known)
+        return Samples.of(self.cuts.lane, self.partition, self._unsent.pop(0))
 
     def _ranks_to_publish(self) -> IntArray:
         settled, held = self.ledger.settled, self.ledger.rows.start
         first = max(self._spaced_to, held) // self._spacing + 1
         ranks = [np.arange(first * self._spacing, settled + 1, self._spacing, dtype=np.int64)]
         self._spaced_to = settled
-        if self._predicts and self._prediction.ready:
+        if self._predicts and self._times.ready:
             ranks += self._predicted(held, settled)
         gap = self.cuts.gap
         if gap is not None:
@@ -110,14 +120,22 @@ class CountedPartition:
         return ranks[0] if len(ranks) == 1 else np.unique(np.concatenate(ranks))
 
     def _predicted(self, held: int, settled: int) -> list[IntArray]:
-        """The ranks around the next cuts, unless that would be more than a gap costs in any case."""
-        after = max(self._zones_to, held)
-        self._zones_to = settled
-        return [
-            np.arange(max(zone.start, after + 1), min(zone.stop, settled + 1), dtype=np.int64)
-            for zone in self._prediction.zones()
-            if 2 * len(zone) <= 3 * self._spacing
-        ]
+        """The ranks around the times at which the next cuts are expected, unless these are too many to be worth it.
+
+        All partitions expect a cut at the same time, so they are right together, and then no second round is needed.
+        """
+        after, self._zones_to = max(self._zones_to, held), settled
+        zones, boundary = list[IntArray](), self._times.rank
+        for _ in range(AHEAD):
+            boundary = self.cuts.window.after(boundary)
+            first, last = self._times.around(boundary)
+            if first > self.ledger.watermark:
+                break
+            if self._times.rows_around(boundary) <= self._predicted_max:
+                start = self.ledger.rows.rank_of(Key(int(first), self.partition, -1)) - ERROR_MIN
+                end = self.ledger.rows.rank_of(Key(int(last), self.partition, settled)) + ERROR_MIN
+                zones.append(np.arange(max(start, after) + 1, min(end, settled) + 1, dtype=np.int64))
+        return zones
 
     def _with_frontier(self, known: KnownRanks) -> KnownRanks:
         frontier, partition = self.ledger.frontier, self.partition
@@ -139,9 +157,9 @@ class CountedPartition:
         ranks = np.array([cut.ranks[self.partition] for cut in known], dtype=np.int64)
         reached = ledger.reached(ranks)
         contributions = ledger.cut(ranks[:reached]) if reached else []
-        for rank in ranks[:reached].tolist():
-            self._prediction = self._prediction.saw(rank)
-            self._zones_to, self._published = rank, None
+        for cut in known[:reached]:
+            self._times = self._times.saw(int(cut.ranks.sum()), cut.key.time)
+            self._zones_to, self._published = int(cut.ranks[self.partition]), None
         ledger.fold_to(int(ranks[reached] if reached < len(ranks) else self.cuts.certain[self.partition]))
         return contributions
 
@@ -149,8 +167,21 @@ class CountedPartition:
 
     def snapshot(self) -> bytes:
         """Returns the state to resume from as bytes."""
-        prediction = [self._prediction.rank, list(self._prediction.sizes)]
-        return codec.encode([self.ledger.snapshot(), self._spaced_to, self._zones_to, prediction])
+        times = [self._times.rank, self._times.time, list(self._times.paces)]
+        return codec.encode([self.ledger.snapshot(), self._spaced_to, self._zones_to, times])
+
+
+def _messages(known: KnownRanks) -> list[KnownRanks]:
+    """Samples as they are sent: long runs of successive ranks each by themselves, then the others, with the frontier."""
+    edges = np.flatnonzero(np.diff(known.ranks, prepend=-1, append=-1) != 1)
+    long = np.flatnonzero(np.diff(edges) >= RUN_MIN)
+    if not len(long):
+        return [known]
+    runs = [slice(int(edges[at]), int(edges[at + 1])) for at in long]
+    others = np.ones(len(known), dtype=np.bool_)
+    for run in runs:
+        others[run] = False
+    return [*(known.take(run) for run in runs), *([known.take(others)] if others.any() else [])]
 
 
 def _runs(starts: IntArray, ends: IntArray) -> IntArray:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 DIFFERENCES: Final = 4  # how many differences between successive sizes the expected error is the mean of
 ERROR_MIN: Final = 8  # rows
-AHEAD: Final = 3  # how many cuts are predicted at once
+PACES: Final = 6  # between the newest cuts, from which the time of the next ones is predicted
+DEVIATIONS: Final = 4  # so many mean deviations of these paces a cut may come earlier or later
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,41 @@ class Prediction:
         """The expected rank of the cut that is so many cuts ahead."""
         return self.rank + steps * self.size
 
-    def zones(self, steps: int = AHEAD) -> Iterator[range]:
-        """Yields the ranks among which the next cuts are expected; the further ahead, the wider."""
-        for step in range(1, steps + 1):
-            center, error = self.at(step), self.error * step
-            yield range(max(self.rank, center - error) + 1, center + error + 2)
+
+@dataclass(frozen=True)
+class CutTimes:
+    """When the newest cuts were: all partitions' rates together, which change less than those of each.
+
+    >>> times = CutTimes().saw(100, 1_000).saw(200, 2_000).saw(300, 3_020)
+    >>> times.ready, [round(time) for time in times.around(400)]
+    (True, [4000, 4060])
+    """
+
+    rank: int = 0
+    time: int | None = None
+    paces: tuple[float, ...] = ()
+    """Between the newest cuts, how long a row of all partitions took."""
+
+    def saw(self, rank: int, time: int) -> CutTimes:
+        """What is known after one more cut, at a global rank and a time."""
+        if self.time is None:
+            return CutTimes(rank, time)
+        pace = (time - self.time) / (rank - self.rank)
+        return CutTimes(rank, time, (*self.paces, pace)[-PACES:])
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is anything to go by: two paces, and their difference."""
+        return len(self.paces) >= 2
+
+    def around(self, rank: int) -> tuple[float, float]:
+        """Between which times the cut at a global rank is expected; the further ahead, the wider."""
+        rows, mean = rank - self.rank, sum(self.paces) / len(self.paces)
+        error = DEVIATIONS * sum(abs(pace - mean) for pace in self.paces) / len(self.paces)
+        expected = (self.time or 0) + rows * mean
+        return expected - rows * error, expected + rows * error
+
+    def rows_around(self, rank: int) -> float:
+        """How many rows of all partitions are expected between these times."""
+        first, last = self.around(rank)
+        return (last - first) * len(self.paces) / max(sum(self.paces), 1e-9)

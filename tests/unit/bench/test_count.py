@@ -89,3 +89,13 @@ def test_the_paper_s_figures_are_there_in_full():
     assert len(names) == len(set(names))
     assert {"figure 9: 32 partitions", "figure 10: r = 100%, q = 10", "figure 10: L = 10,000, r = 50%"} <= set(names)
     assert counting.WINDOWS_BEFORE >= 5
+
+
+@pytest.mark.parametrize(("change", "redraws"), [(0.01, 1), (0.01, 10), (0.5, 1)])
+def test_cuts_that_can_be_predicted_take_no_second_round(change, redraws):
+    trace = SensorTrace(partitions=8, window=20_000, windows=35, change=change, redraws=redraws)
+    outcome = measure("ruler", trace, None)
+    assert outcome.windows >= 29
+    if change == 0.01:
+        assert outcome.corrections <= outcome.windows // 10
+    assert outcome.traffic.shared < 0.015 * outcome.windows * count.RAW_BYTES * trace.window

@@ -15,7 +15,7 @@ from tests.unit.counting.streams import expected, random_streams, random_window
 from holons import wire
 from holons.algebra import GCounter
 from holons.counting import CountedPartition, CountWindow, Cuts, Key, KnownRanks, Samples
-from holons.counting.partition import spacing
+from holons.counting.partition import _messages, spacing
 from holons.counting.schemes import Ruler
 from holons.errors import CheckpointLost, CodecError, NondeterministicProgram
 from holons.windows import BEGINNING, ENDING, TIME_LIMIT
@@ -202,3 +202,17 @@ def test_to_know_how_many_rows_there_are_is_not_to_know_all_cuts(seed):
 def test_the_spacing_of_samples_makes_keys_and_gaps_cost_the_same():
     assert spacing(CountWindow(1_000_000), 8) == 288
     assert spacing(CountWindow(1), 8) == 1
+
+
+def test_successive_ranks_are_sent_by_themselves_and_the_frontier_last():
+    """Mixed with others they would take several bytes each; and a frontier says that nothing before it is missing."""
+    ranks = np.concatenate((np.arange(100, 1_000, 100), np.arange(1_001, 1_201), np.arange(1_300, 2_000, 100), [2_050]))
+    known_here = KnownRanks(ranks * 3, ranks - 1, ranks, np.append(np.ones(len(ranks) - 1, dtype=np.bool_), [False]))
+    run, others = _messages(known_here)
+    assert run.ranks.tolist() == list(range(1_001, 1_201))
+    assert not others.rows[-1]
+    assert sorted(plain(run) + plain(others)) == plain(known_here)
+    assert len(Samples.of(0, 0, known_here).encode()) > 2 * len(
+        Samples.of(0, 0, run).encode() + Samples.of(0, 0, others).encode()
+    )
+    assert [len(part) for part in _messages(known_here.take(slice(0, 40)))] == [40]
