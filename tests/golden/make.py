@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from holons.engines.batches import Batches
 from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
 from holons.program import Job
+from holons.windows import END
 
 ARCHIVE = Path(__file__).parent / "site.tar.xz"
 SETTINGS = replace(SLOWLY, snapshot_deltas=4, preview_s=0.05)
@@ -38,6 +40,18 @@ def run_partly(site: DirectorySite, job: Job, settings: h.Settings) -> None:
         until(lambda: all(map(store.positions, [*kinds, f"{version.id}/replica"])), "no records", 60)
 
 
+def quiet(site: DirectorySite) -> None:
+    """Makes a stream with marks: one of its producer's among the rows, one of a node's in the journal, and the end."""
+    with site.producer("quiet", 1, "producer#1") as log:
+        log.append(0, pa.record_batch({"ts": [1_000_000]}))
+        log.mark(0, 2_000_000)
+        with closing(site.ports("maker#1").input("quiet")) as journaled:
+            journaled.read(0, 0, 9)  # a mark goes behind what was read
+            assert journaled.mark(0, 5_000_000) is not None
+        log.append(0, pa.record_batch({"ts": [6_000_000]}))
+        log.mark(0, END.ts)
+
+
 def main() -> None:
     """Makes the archive anew."""
     with tempfile.TemporaryDirectory() as directory:
@@ -46,6 +60,7 @@ def main() -> None:
         run_partly(site, AGAIN, replace(SETTINGS, guarantee="at-least-once"))
         batches = Batches(site, "batched", 1)
         batches.commit("query", 0, [batches.stage(0, [pa.record_batch({"ts": [1, 2], "text": ["a", None]})])])
+        quiet(site)
         with tarfile.open(ARCHIVE, "w:xz") as archive:
             archive.add(site.directory, "site")
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import tarfile
 from contextlib import closing
 
+import polars as pl
 import pytest
+from isal.isal_zlib import crc32
 from tests.golden.make import AGAIN, ARCHIVE, SETTINGS
 from tests.handles import JOB, PARTITIONS, ROWS, expected, finish, until, visits
 
+from holons import codec
 from holons.engines.directory_site import DirectorySite
 from holons.engines.embedded.processes import ProcessNodes
+from holons.errors import CodecError, LogDamaged, UnknownRecordVersion
 from holons.node import sync_stream
-from holons.node.messages import decode_claim, decode_heartbeat
+from holons.node.messages import Heartbeat, decode_claim, decode_heartbeat
 from holons.node.recovery import STATE
 from holons.program import canonical
 from holons.program.records import PROCESS, WINDOW
+from holons.streams.segments.segment import _HEADER, _HEADER_AT, _MAGIC, FORMAT, HEADER_BYTES, Header
 from holons.wcrdt import decode_message
+from holons.windows import END
 
 
 @pytest.fixture
@@ -51,6 +57,63 @@ def test_every_format_is_read(site):
         (f"{version}/replica", STATE),
     ):
         assert kind.header(store.get(name, store.positions(name)[-1]))
+
+
+def test_marks_are_read_those_of_producers_and_those_in_journals(site):
+    """A journaled mark has an offset of its own, so the rows behind it keep theirs."""
+    with closing(site.ports("reader#1").input("quiet")) as log:
+        chunks = log.read(0, 0, 100)
+    assert [chunk.mark if chunk.rows is None else chunk.rows["ts"].to_pylist() for chunk in chunks] == [
+        [1_000_000],
+        2_000_000,
+        5_000_000,
+        [6_000_000],
+        END.ts,
+    ]
+    with closing(site.input("quiet", "reader#1")) as log:
+        assert log.end(0) == len(chunks) - 1, "what the producer has written"
+
+
+def test_rows_at_least_once_are_read(site):
+    seconds = pl.concat(visits(ROWS)["visits"])["ts"] // 1_000_000 * 1_000_000
+    counts = dict(seconds.value_counts().iter_rows())
+    rows = [row for part in site.collected(AGAIN.name)["on_window"].values() for row in part]
+    assert rows
+    assert all(row["n"] == counts[row["window"]] for row in rows)
+
+
+def newer(data: bytes, tag: str) -> bytes:
+    """What a later version might write: the next number of this kind."""
+    kind, number = tag.split("/")
+    assert data.count(tag.encode()) == 1
+    return data.replace(tag.encode(), f"{kind}/{int(number) + 1}".encode())
+
+
+def test_what_a_later_version_wrote_is_refused_by_its_name(site):
+    version = site.jobs().history(JOB.name)[0].id
+    with closing(site.shared("heartbeats", "reader#1")) as shared:
+        message = shared.read({}, 1)[0].data
+    tag = Heartbeat.__struct_config__.tag
+    with pytest.raises(CodecError, match=f"not a heartbeat: .*heartbeat/{int(tag[10:]) + 1}") as refused:
+        decode_heartbeat(newer(message, tag))
+    assert "written by another version of Holons" in refused.value.hint
+
+    store, name = site.store("reader#1"), f"{version}/replica"
+    record = store.get(name, store.positions(name)[-1])
+    with pytest.raises(UnknownRecordVersion, match=r"of kind 'replica/2', .* reads 'replica/1'"):
+        STATE.header(newer(record, "replica/1"))
+
+    index = next(site.directory.glob("input/stream.quiet/segment.*/index"))
+    block = index.read_bytes()
+    body = Header("quiet", 1, "producer#1").block()[_HEADER_AT + _HEADER.size :].rstrip(b"\0")
+    later = codec.encode((_MAGIC, FORMAT + 1, *codec.decode(body)[2:], "a field more"))
+    written = _HEADER.pack(len(later), crc32(later)) + later
+    index.write_bytes(block[:_HEADER_AT] + written.ljust(HEADER_BYTES - _HEADER_AT, b"\0") + block[HEADER_BYTES:])
+    with (
+        pytest.raises(LogDamaged, match=rf"segment.*format {FORMAT + 1}, and this version reads {FORMAT}"),
+        closing(site.input("quiet", "reader#1")) as log,
+    ):
+        log.read(0, 0, 100)
 
 
 def test_a_job_goes_on(site):
