@@ -99,10 +99,54 @@ def test_windows_are_told_by_ranks_and_the_time_of_their_last_row():
 
 
 def test_a_row_counts_unless_all_of_its_measures_are_null():
-    got = rows(SALES.window(h.CountWindow(2)).agg(total=h.sum("price")), frame(1, 2, 3, 4, 5, price=[1, None, 2, 4, 8]))
-    assert got["total"].to_list() == [3, 12]
-    both_measures = SALES.window(h.CountWindow(2)).agg(total=h.sum("price"), n=h.count())
-    assert rows(both_measures, frame(1, 2, 3, 4, 5, price=[1, None, 2, 4, 8]))["total"].to_list() == [1, 6]
+    some_null = frame(1, 2, 3, 4, 5, price=[1, None, 2, 4, 8])
+    two = SALES.window(h.CountWindow(2))
+    assert rows(two.agg(total=h.sum("price")), some_null)["total"].to_list() == [3, 12]
+    assert rows(two.agg(total=h.sum("price"), of=h.sum("seller")), some_null)["total"].to_list() == [1, 6]
+
+
+def test_of_nulls_count_has_no_say_unless_it_is_alone():
+    some_null = frame(1, 2, 3, 4, 5, price=[1, None, 2, 4, 8])
+    two = SALES.window(h.CountWindow(2))
+    beside = rows(two.agg(total=h.sum("price"), n=h.count(), dear=h.count(where=pl.col("price") > 1)), some_null)
+    assert beside.select("total", "n", "dear").rows() == [(3, 2, 1), (12, 2, 2)]
+    assert rows(two.agg(n=h.count(), dear=h.count(where=pl.col("price") > 1)), some_null)["dear"].to_list() == [0, 2]
+    grouped = two.group_by("seller").agg(total=h.sum("price"), n=h.count())
+    assert rows(grouped, some_null).select("total", "n").rows() == [(3, 2), (12, 2)]
+
+
+EVEN = pl.col("price") % 2 == 0
+WITH_CONDITIONS = {
+    "count": (h.count(where=EVEN), [2, 1, 2]),
+    "sum": (h.sum("price", where=EVEN), [2, 4, 14]),
+    "max": (h.max("price", where=EVEN), [2, 4, 8]),
+    "mean": (h.mean("price", where=EVEN), [1.0, 4.0, 7.0]),
+    "count_distinct": (h.count_distinct("price", where=EVEN), [2, 1, 2]),
+    "quantile": (h.quantile("price", 1.0, relative_error=0.001, where=pl.col("price") == 4), [None, 4, None]),
+    "last": (h.last("price", where=EVEN), [2, 4, 8]),
+    "top_k": (
+        h.top_k(1, by="price", columns="price", where=EVEN),
+        [[{"price": 2}], [{"price": 4}], [{"price": 8}]],
+    ),
+    "using": (h.using(h.Sum("int"), "price", where=EVEN), [2, 4, 14]),
+    "of none": (h.sum("price", where=pl.col("price") < 0), [0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("what", WITH_CONDITIONS)
+@pytest.mark.parametrize("beside", [{}, {"n": h.count()}, {"worst": h.min("price", where=pl.col("price") > 5)}])
+def test_where_never_decides_which_rows_a_window_is_made_of(what, beside):
+    measure, expected = WITH_CONDITIONS[what]
+    three = SALES.window(h.CountWindow(3)).agg(it=measure, **beside)
+    got = rows(three, frame(*range(0, 10, 2)), frame(*range(1, 10, 2)))
+    assert got["it"].to_list() == (pytest.approx(expected, rel=0.01) if what == "quantile" else expected)
+    assert got["window_end"].to_list() == [3, 6, 9]
+
+
+def test_explain_says_which_rows_count():
+    two = SALES.window(h.CountWindow(2))
+    assert "of rows that are not null for total:" in two.agg(total=h.sum("price"), n=h.count()).to("out").explain()
+    assert "not null" not in two.agg(n=h.count()).to("out").explain()
 
 
 def test_two_results_of_one_count_window_can_be_put_side_by_side():

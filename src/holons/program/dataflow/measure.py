@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from holons.algebra import Aggregate
+from holons.algebra import Aggregate, IntArray
 from holons.errors import BadProgram
 from holons.program.dataflow.expressions import words
 
@@ -59,6 +61,11 @@ class Measure(ABC):
         return None if dtype == pl.Null else dtype
 
     @property
+    def uses_columns(self) -> bool:
+        """Whether a null in a row can keep it from being measured, `where` aside."""
+        return True
+
+    @property
     def counts_every_row(self) -> bool:
         """Whether it grows by one with every row."""
         return False
@@ -71,6 +78,27 @@ def column(frame: pl.DataFrame, what: Column, where: pl.Expr | None = None) -> p
     wanted = pl.col(what) if isinstance(what, str) else what
     values = frame.select((wanted if where is None else pl.when(where).then(wanted)).alias("value")).to_series()
     return values if len(values) == len(frame) else values.new_from_index(0, len(frame))
+
+
+def counting_rows(frame: pl.DataFrame, measures: Iterable[Measure]) -> IntArray | None:
+    """Returns the places of the rows that count in a count window; None: all of them.
+
+    A row counts unless it is null in all measures that use columns. `where` has no say in that, nor have measures that use
+    no column, such as `count()`: so what is measured beside another measure does not change which rows that is over.
+    """
+    using = [replace(measure, where=None) for measure in measures if measure.uses_columns]  # type: ignore[type-var]
+    counting = np.full(len(frame), not using)
+    for measure in using:
+        if counting.all():
+            break
+        counting |= _present(measure.element(frame), len(frame))
+    return None if counting.all() else np.flatnonzero(counting).astype(np.int64, copy=False)
+
+
+def _present(element: object, count: int) -> npt.NDArray[np.bool_]:
+    parts = element if isinstance(element, tuple) else (element,)
+    columns = [part.is_not_null().to_numpy() for part in parts if isinstance(part, pl.Series)]
+    return np.logical_and.reduce(columns) if columns else np.ones(count, dtype=np.bool_)
 
 
 def column_name(what: Column) -> str:

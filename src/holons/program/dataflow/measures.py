@@ -57,6 +57,10 @@ class Count(Measure):
         return pl.Series(values.astype(np.int64))
 
     @property
+    def uses_columns(self) -> bool:
+        return False
+
+    @property
     def counts_every_row(self) -> bool:
         return self.where is None
 

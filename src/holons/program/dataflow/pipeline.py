@@ -16,6 +16,7 @@ from holons.program.dataflow.columns import packed, packed_names, unpacked
 from holons.program.dataflow.history import History
 from holons.program.dataflow.joining import RIGHT_TIME, close_pairs, joined
 from holons.program.dataflow.keys import check_keys, key_columns, key_of
+from holons.program.dataflow.measure import counting_rows
 from holons.program.dataflow.needs import Side, columns_needed, kept_of, line_that_reads
 from holons.program.dataflow.plan import (
     END,
@@ -36,7 +37,7 @@ from holons.program.dataflow.plan import (
 from holons.program.dataflow.results import after_step, is_untyped, largest, paired, stamped
 from holons.program.dataflow.schemas import as_declared
 from holons.program.dataflow.steps import Part
-from holons.program.events import Events
+from holons.program.events import Events, Times
 from holons.program.handles import WCRDT, WindowedHandle, WLocal
 from holons.program.lines import written_at
 from holons.program.program import Program
@@ -101,7 +102,7 @@ class Pipeline(Program):
 
     def _crdt(self, node: Aggregation) -> Aggregate[Any]:
         fields = {name: measure.crdt(node.before.schema) for name, measure in node.measures}
-        if node.window.keyed or (node.window.counted and not node.keys):
+        if node.window.keyed:
             return Product(fields)
         if not node.keys:
             return Product({**fields, _ROWS: GCounter()})
@@ -188,6 +189,8 @@ class Pipeline(Program):
     def _insert(self, node: Aggregation, frame: pl.DataFrame, ts: Any) -> None:  # noqa: ANN401 - Times, or a column
         name = self._name(node)
         with written_at(node.line, node):
+            if node.window.counted and (counting := counting_rows(frame, dict(node.measures).values())) is not None:
+                frame, ts = frame[counting], ts.take(counting) if isinstance(ts, Times) else ts[counting]
             measures = {field: measure.checked(frame, node.before.schema) for field, measure in node.measures}
             handle: WindowedHandle[Any] = getattr(self, name)
             if node.before.schema is None:
@@ -195,10 +198,8 @@ class Pipeline(Program):
             if node.window.keyed:
                 handle.insert(measures, ts, key=frame[node.keys[0]] if node.keys else constant_column(frame))
                 return
-            if node.window.counted and not node.keys:
-                handle.insert(measures, ts)
-            elif not node.keys:
-                counted: object = constant_column(frame, 1)
+            if not node.keys:
+                counted: object = 1 if node.window.counted else constant_column(frame, 1)
                 handle.insert({**measures, _ROWS: counted}, ts)
             else:
                 key = key_of(frame, node.keys)
@@ -290,7 +291,7 @@ class Pipeline(Program):
                 columns = value.fields if value.fields is not None else {node.measures[0][0]: value.values}
             keys = key_columns(value.keys, node.keys, schema)
         else:
-            has_rows = node.window.keyed or node.window.counted
+            has_rows = node.window.keyed
             if not has_rows:
                 has_rows = (getattr(self, f"{name}_changed")[window] if node.accumulate else value[_ROWS]) > 0
             columns = {field: single_value(value[field])[: 1 if has_rows else 0] for field, _ in node.measures}

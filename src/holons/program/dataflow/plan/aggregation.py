@@ -124,4 +124,6 @@ class Aggregation(PlanNode):
     def __str__(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else " per partition" if self.local else ""
         measures = ", ".join(f"{name} = {measure}" for name, measure in self.measures)
-        return f"{self.window}{' accumulating' if self.accumulate else ''}{by}: {measures}"
+        using = [name for name, measure in self.measures if measure.uses_columns and self.window.counted]
+        counting = f" of rows that are not null for {' and '.join(using)}" if using else ""
+        return f"{self.window}{counting}{' accumulating' if self.accumulate else ''}{by}: {measures}"
