@@ -197,3 +197,29 @@ def test_nodes_count_as_the_oracle_does(name):
         given_streams = streams(job, make, span_s, seed)
         run = h.run(job, given_streams, nodes=1 + seed, engine="embedded").wait()
         assert run.results().canonical() == canonical(run_oracle(job, given_streams))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_of_values_that_stay_with_their_partition_little_is_sent(shared):
+    class Sketched(h.Program):
+        users = (h.WCRDT if shared else h.WLocal)(h.HyperLogLog(12), CountWindow(10))
+
+        def process(self, events):
+            self.users.insert(events["user"], events.ts)
+
+        def on_window(self, window):
+            yield {"users": round(self.users[window]), "last": self.users.last_time(window)}
+
+    job = h.job(Sketched(), "in")
+    run, replica = job.open_run(0, 1), job.open_state(1)
+    for batch in streams(job, _click, 6, seed=3, rows=60)["in"][0]:
+        if isinstance(batch, pl.DataFrame):
+            run.feed(batch, 0)
+            break
+    sent = 0
+    while run.step(replica):
+        for message in run.drain()[1]:
+            sent += len(message.encode())
+            replica.take_in(message)
+    assert sent > 0
+    assert (sent > 2**12) == shared

@@ -157,10 +157,8 @@ def _compared(replay: Replay, index: int, partition: int, window: Window, sealed
     ours: dict[int, bytes | None] = {}
     for pane in handle.window.panes(window):
         state = states.get(pane)
-        if state is not None and not handle.shared and handle.window.counted:  # others learn its time, and no more
-            state = handle.counted_state(handle.last_time(state), handle.aggregate.zero(1))
         known = handle.shared or handle.window.counted
-        ours[pane] = None if state is None else handle.pane_aggregate.encode(state) if known else b""
+        ours[pane] = None if state is None else handle.seal(state) if known else b""
     return sealed.compare(index, handle, partition, ours)
 
 

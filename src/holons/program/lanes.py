@@ -72,10 +72,9 @@ class Lane:
         seals = []
         for contribution in counted.contributions():
             pane, state = contribution.cut - 1, self._handle.counted_state(contribution.last_time, contribution.state)
-            if local is not None:  # others learn when its last row was, and no more
+            if local is not None:
                 local.add(pane, 0, state)
-                state = self._handle.counted_state(contribution.last_time, self._handle.aggregate.zero(1))
-            seals.append(Seal(self._index, pane, self._handle.pane_aggregate.encode(state)))
+            seals.append(Seal(self._index, pane, self._handle.seal(state)))
         end = self._end(cuts)
         if end > self.sealed_to:
             messages.append(Delta(self._handle.stage, self._partition, self.sealed_to, end, tuple(seals)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holons.algebra import Aggregate, Groups, MaxRegister, MergeMap, MinRegister, Product, Rows, State, rows_of
@@ -56,6 +56,18 @@ class Handle:
     def counted_state(self, last: int, state: State) -> State:
         """The state of a pane of counted rows, whose last one is at an instant."""
         return *_TIME.fold(Groups.single(1), rows_of(last)), *state
+
+    @property
+    def replicated(self) -> Handle:
+        """The handle as replicas know it: of counted rows that stay with their partition, when the last one was."""
+        return replace(self, aggregate=_TIME) if self.window.counted and not self.shared else self
+
+    def seal(self, pane_state: State) -> bytes:
+        """What others learn of a pane, as bytes; an empty sketch may be large, so it is not sent."""
+        known = self.replicated
+        if known is not self:
+            pane_state = known.counted_state(self.last_time(pane_state), known.aggregate.zero(1))
+        return known.pane_aggregate.encode(pane_state)
 
     def aggregate_state(self, pane_state: State) -> State:
         """The state of the aggregate alone."""

@@ -57,7 +57,7 @@ class Replica:
             if isinstance(handle.window, CountWindow)
         ]
         """What is known of the ranks of all partitions, and of the cuts, by lane."""
-        self.panes = [SealedPanes(handle) for handle in handles]
+        self.panes = [SealedPanes(handle.replicated) for handle in handles]
         self.progress = [[BEGINNING] * partitions for _ in range(self.stages + len(self.lanes))]
         self.previews = Previews(self.handles)
         self._waiting: dict[tuple[int, int], list[Delta]] = {}
