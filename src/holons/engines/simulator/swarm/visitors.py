@@ -11,8 +11,8 @@ from holons.errors import BadInput, JobRunning
 from holons.node import Decisions, Settings, cancel, retain, submit
 from holons.program import Input, Job
 
-_SHORT_JOBS = (17, 17, 17, 110)
-"""So many jobs come and go: with their ends more decisions than a journal keeps, or also more than its summary keeps."""
+_SHORT_JOBS = (17, 17, 17, 40)
+"""So many jobs come and go: with their ends more decisions than a journal keeps, and fewer than its summary forgets."""
 _DOWN_S = 1.5
 
 
