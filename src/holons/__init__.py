@@ -37,6 +37,7 @@ from holons.algebra import (
 )
 from holons.counting import CountWindow
 from holons.engines import (
+    DeadRows,
     LateRows,
     NodeStatus,
     PartitionStatus,
@@ -100,6 +101,7 @@ __all__ = [
     "Completed",
     "CountWindow",
     "Dataset",
+    "DeadRows",
     "Diagram",
     "DistinctCount",
     "Distribution",

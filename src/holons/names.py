@@ -17,7 +17,9 @@ only the composed form (NFC), which keyboards and almost all programs make, is a
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -94,3 +96,13 @@ def decoded(text: str) -> str | None:
     except UnicodeError:
         return None
     return name if encoded(name) == text else None
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Returns the known names that somebody may have meant, the nearest first.
+
+    >>> nearest("Order", ["orders", "visits"])
+    ['orders']
+    """
+    folded = {other.casefold(): other for other in known}
+    return [folded[match] for match in difflib.get_close_matches(name.casefold(), folded)]

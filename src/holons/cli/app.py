@@ -176,8 +176,11 @@ def retain(
     outputs: Annotated[
         list[str] | None, typer.Option("--output", metavar="JOB=TIME", help="The same for what a job has emitted.")
     ] = None,
+    ahead: Annotated[
+        bool, typer.Option("--ahead", help="Also for streams and jobs that the site has not got yet.")
+    ] = False,
 ) -> None:
-    """Say for how long inputs and outputs are kept; or show it.
+    """Say for how long inputs and outputs are kept; or show it, and who reads.
 
     No row goes that a submitted job or a named consumer still needs.
 
@@ -189,7 +192,7 @@ def retain(
     """
     from holons.cli import retain as the_retain
 
-    the_retain.main(directory, inputs or (), outputs or ())
+    the_retain.main(directory, inputs or (), outputs or (), ahead=ahead)
 
 
 @app.command()

@@ -21,7 +21,7 @@ from holons.engines.directory_site import IN_MEMORY, DirectorySite
 from holons.engines.feeding import FedNodes, Feeder, is_live
 from holons.engines.handle import DriverNodes, Nodes, Run, Work
 from holons.engines.inputs import PartitionRows, check_job, check_names, check_partitions, fill
-from holons.engines.results import LateRows, Results
+from holons.engines.results import DeadRows, LateRows, Results
 from holons.engines.scratch import scratch
 from holons.engines.status import NodeStatus, PartitionStatus, Status, WaitingFor
 from holons.errors import BadInput
@@ -159,6 +159,7 @@ def check_inputs(job: Job, streams: Streams | None, nodes: int, log: Path | str 
 
 
 __all__ = [
+    "DeadRows",
     "EngineName",
     "LateRows",
     "NodeStatus",

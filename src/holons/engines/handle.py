@@ -21,12 +21,13 @@ from holons.clock import SystemClock
 from holons.engines import html
 from holons.engines.collecting import Outputs
 from holons.engines.driver import Driver
-from holons.engines.results import LateRows, Results
+from holons.engines.results import DeadRows, LateRows, Results
 from holons.engines.status import State, Status
 from holons.engines.tracebacks import for_people
 from holons.errors import RowsTrimmed, StillRunning
 from holons.program import Job
-from holons.program.outputs import LATE
+from holons.program.lines import stacklevel_of_user
+from holons.program.outputs import DEAD, LATE
 
 _LOOK_S = 0.1
 _TEND_S = 0.01
@@ -202,7 +203,7 @@ class Run:
     def __init__(self, job: Job, work: Work) -> None:
         self.job = job
         self._work = work
-        self._warned = False
+        self._warned: set[str] = set()
         weakref.finalize(self, work.unwanted)
 
     @property
@@ -242,23 +243,35 @@ class Run:
     def results(self) -> Results:
         """Returns the rows that were emitted so far: the first ones of each partition, in order; at the end all of them."""
         results = Results(self._work.outputs(), self.job.channels)
-        if not self._warned and (late := results.count(LATE)):
-            self._warned = True
+        self._warn(results)
+        return results
+
+    def _warn(self, results: Results) -> None:
+        """Warns of rows that were diverted, once of each kind, at the line of the user who asked for rows."""
+        if LATE not in self._warned and (late := results.count(LATE)):
+            self._warned.add(LATE)
             streams = results.late_by_stream() if len(self.job.inputs) > 1 else {}
             of = f" ({', '.join(f'{n} of {stream}' for stream, n in streams.items())})" if streams else ""
             warnings.warn(
                 f"{late} rows were late and diverted{of}: see results.rows('late'), or allow more: disorder=...",
                 LateRows,
-                stacklevel=2,
+                stacklevel=stacklevel_of_user(),
             )
-        return results
+        if DEAD not in self._warned and results.count(DEAD):
+            self._warned.add(DEAD)
+            reasons = (f"{n} of {stream}, first: {why}" for stream, (n, why) in results.dead_by_stream().items())
+            warnings.warn(
+                f"rows were dead and diverted: {'; '.join(reasons)}. See results.rows('dead')",
+                DeadRows,
+                stacklevel=stacklevel_of_user(),
+            )
 
     def follow(self, channel: str | None = None) -> Iterator[dict[str, Any]]:
         """Yields the rows of a channel as they are emitted, until the run has ended; raises what the job failed with.
 
         The rows of each partition come in their order. Where the job has one channel, its name may be left out.
         """
-        name, ordinals = channel or self.results().name_of(None), dict[int, int]()
+        name, ordinals = channel or self.results().name_of(None, "run.follow({})"), dict[int, int]()
         try:
             while not self._work.ended.wait(_FOLLOW_S):
                 yield from self._work.new_rows(name, ordinals)

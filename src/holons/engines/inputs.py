@@ -58,6 +58,8 @@ def check_partitions(stream: str, partitions: Sequence[object]) -> None:
 def check_piece(piece: object, where: str = "a partition") -> None:
     """Raises if something is neither a table, nor a batch, nor a mark."""
     if not isinstance(piece, pl.DataFrame | pa.Table | pa.RecordBatch | Mark):
+        if type(piece).__module__.partition(".")[0] == "pandas":
+            raise BadInput(f"{where} holds a pandas {type(piece).__name__}", hint="pass pl.from_pandas(df)")
         raise BadInput(f"{where} holds a {type(piece).__name__}", hint=_PARTITION_HINT)
 
 

@@ -49,6 +49,10 @@ class LateRows(UserWarning):
     """Rows came below their partition's watermark. They are in the channel `late`."""
 
 
+class DeadRows(UserWarning):
+    """Rows could not be understood. They are in the channel `dead`, each with the reason."""
+
+
 @dataclass(frozen=True, repr=False)
 class Results:
     """Every output of a run as of one moment, by channel and partition. Rows are read when they are asked for.
@@ -86,7 +90,7 @@ class Results:
 
     def count(self, channel: str | None = None, partition: int | None = None) -> int:
         """How many rows a channel has, or one of its partitions."""
-        return self.outputs.count(self.name_of(channel), partition)
+        return self.outputs.count(self.name_of(channel, "results.count({})"), partition)
 
     @property
     def collected(self) -> Collected:
@@ -97,21 +101,20 @@ class Results:
         """Canonical bytes of everything: equal runs, equal bytes."""
         return canonical(self.collected)
 
-    def name_of(self, channel: str | None) -> str:
-        """The name of the channel that is meant: the only one, if none is named."""
+    def name_of(self, channel: str | None, call: str = "results.rows({})") -> str:
+        """The name of the channel that is meant: the only one, if none is named. `call` is how it can be named."""
         if channel is None:
-            return self._only_channel()
+            return self._only_channel(call)
         if channel not in self.channels:
             raise BadInput(f"this job has no channel {channel!r}", hint=f"it has {', '.join(self.channels)}")
         return channel
 
-    def _only_channel(self) -> str:
+    def _only_channel(self, call: str) -> str:
         candidates = [channel.name for channel in self.declared if channel.name not in _DIVERTED] or ["process"]
         if len(candidates) > 1:
-            names = dict.fromkeys([*candidates, *sorted(self.outputs.spans), LATE, DEAD])
             raise BadInput(
-                f"this job has several channels: {', '.join(names)}",
-                hint=f'name one of them: results.rows("{candidates[0]}")',
+                f"this job has several channels: {', '.join(self.channels)}",
+                hint="name one of them: " + call.format(f'"{candidates[0]}"'),
             )
         return candidates[0]
 
@@ -119,7 +122,7 @@ class Results:
 
     def schema(self, channel: str | None = None) -> pl.Schema:
         """The columns of a channel and their types, after the `partition` that wrote the row."""
-        columns = self._columns(self.name_of(channel))
+        columns = self._columns(self.name_of(channel, "results.schema({})"))
         return pl.Schema({_PARTITION: columns.get(_PARTITION, pl.Int64()), **columns})
 
     def _columns(self, name: str) -> pl.Schema:
@@ -136,7 +139,7 @@ class Results:
         Rows are read batch by batch, so a query that polars can stream needs memory for a few batches only:
         `results.scan().group_by("page").agg(pl.len()).collect(engine="streaming")`, or `.sink_parquet(...)`.
         """
-        name = self.name_of(channel)
+        name = self.name_of(channel, "results.scan({})")
         schema = self.schema(name)
 
         def read(
@@ -157,26 +160,26 @@ class Results:
 
         DuckDB, Arrow datasets and others take it as it is: `duckdb.sql("select count(*) from reader")`.
         """
-        name = self.name_of(channel)
+        name = self.name_of(channel, "results.reader({})")
         schema = self.schema(name)
         batches = (batch for frame in self._frames(name, schema) for batch in frame.to_arrow().to_batches())
         return pa.RecordBatchReader.from_batches(schema.to_frame().to_arrow().schema, batches)
 
     def to_polars(self, channel: str | None = None) -> pl.DataFrame:
         """The rows of a channel as a table, with their `partition`."""
-        name = self.name_of(channel)
+        name = self.name_of(channel, "results.to_polars({})")
         schema = self.schema(name)
         return pl.concat([schema.to_frame(), *self._frames(name, schema)])
 
     def to_arrow(self, channel: str | None = None) -> pa.Table:
         """The same as an Arrow table."""
-        return self.reader(channel).read_all()
+        return self.reader(self.name_of(channel, "results.to_arrow({})")).read_all()
 
     def to_pandas(self, channel: str | None = None) -> pd.DataFrame:
         """The same as a pandas frame, whose columns keep their Arrow types (`pd.ArrowDtype`); needs pandas."""
         import pandas as pd
 
-        return self.to_arrow(channel).to_pandas(types_mapper=pd.ArrowDtype)
+        return self.to_arrow(self.name_of(channel, "results.to_pandas({})")).to_pandas(types_mapper=pd.ArrowDtype)
 
     def to_spark(self, channel: str | None = None, spark_session: SparkSession | None = None) -> SparkFrame:
         """The same as a Spark DataFrame, of the given session or of the active one; opens one if there is none.
@@ -189,7 +192,7 @@ class Results:
         check_spark()
         from holons.engines.spark.frames import spark_frame
 
-        return spark_frame(self.to_polars(channel), spark_session)
+        return spark_frame(self.to_polars(self.name_of(channel, "results.to_spark({})")), spark_session)
 
     def to_files(
         self,
@@ -206,7 +209,7 @@ class Results:
         With `time`, a time column, they go to folders: `year=2015/month=07/day=15/hour=00`. Returns how many are new. With
         `durability="disk"` they survive the death of the machine.
         """
-        name = self.name_of(channel)
+        name = self.name_of(channel, "results.to_files(directory, {})")
         schema = self._columns(name)
         partitions = self.outputs.partitions(name)
         log = in_memory(
@@ -231,11 +234,20 @@ class Results:
 
     def late_by_stream(self) -> Counter[str]:
         """How many rows of each stream were late."""
-        counts: Counter[str] = Counter()
-        for number in self.outputs.partitions(LATE):
-            for batch in self.outputs.batches(LATE, number, columns=["_stream"]):
-                counts.update(batch.column("_stream").to_pylist())
-        return counts
+        return Counter(stream for (stream,) in self._diverted(LATE, "_stream"))
+
+    def dead_by_stream(self) -> dict[str, tuple[int, str]]:
+        """How many rows of each stream were dead, and the first reason."""
+        dead: dict[str, tuple[int, str]] = {}
+        for stream, reason in self._diverted(DEAD, "_stream", "_reason"):
+            count, first = dead.get(stream, (0, reason))
+            dead[stream] = (count + 1, first)
+        return dead
+
+    def _diverted(self, channel: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        for number in self.outputs.partitions(channel):
+            for batch in self.outputs.batches(channel, number, columns=columns):
+                yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
 
     def __repr__(self) -> str:
         counts = {channel: self.count(channel) for channel in self.channels}

@@ -74,6 +74,17 @@ class Jobs:
         version = self.current(name)
         return version if version is not None and version.id not in self.stopped else None
 
+    def readers(self, stream: str) -> list[tuple[Submitted, int]]:
+        """The versions that read a stream and have not stopped, each with its number of the stream's partition 0."""
+        readers = []
+        for version in self.versions.values():
+            first = 0
+            for name, partitions in version.inputs:
+                if name == stream and version.id not in self.stopped:
+                    readers.append((version, first))
+                first += partitions
+        return readers
+
     def history(self, name: str) -> list[Submitted]:
         """The versions whose outputs stand, oldest first: each took over from the one before.
 

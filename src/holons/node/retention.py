@@ -58,7 +58,7 @@ def _retain_input(ports: Ports, decisions: Decisions, stream: str, kept_us: int)
         last = jobs.trimmed.get(stream) or Trimmed(stream, (0,) * log.partitions, 0)
         if abs(now_us - last.at_us) < max(kept_us // _DECISIONS_IN_A_PERIOD, _DECIDE_EVERY_US_MIN):
             return None
-        readers = _readers(jobs, stream)
+        readers = jobs.readers(stream)
         wanted = [
             _needed(ports, readers, stream, log, partition, now_us - kept_us) for partition in range(log.partitions)
         ]
@@ -80,18 +80,6 @@ def _needed(
         recovered = needed_from(ports.store, version.id, first + partition)
         needed = min(needed, version.cut(first + partition).begin if recovered is None else recovered)
     return needed
-
-
-def _readers(jobs: Jobs, stream: str) -> list[tuple[Submitted, int]]:
-    """Returns the versions that read a stream and have not stopped, each with its number of the stream's partition 0."""
-    readers = []
-    for version in jobs.versions.values():
-        first = 0
-        for name, partitions in version.inputs:
-            if name == stream and version.id not in jobs.stopped:
-                readers.append((version, first))
-            first += partitions
-    return readers
 
 
 def _consumed(ports: Ports, stream: str, log: InputLog, partition: int) -> int:

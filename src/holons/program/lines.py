@@ -22,6 +22,14 @@ def line_of_user() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
+def stacklevel_of_user() -> int:
+    """Returns what `warnings.warn` takes as `stacklevel` where this is called, to name the line of the user's code."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_globals.get("__name__", "").startswith("holons.") and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 @contextmanager
 def written_at(line: str, what: object, *, building: bool = False) -> Iterator[None]:
     """Errors of polars and of user functions say what failed, and where it was written."""

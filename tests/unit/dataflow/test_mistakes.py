@@ -312,6 +312,51 @@ def test_late_rows_are_told_by_stream():
         h.run(job, streams, engine="embedded").wait().results()
 
 
+def test_late_rows_are_told_at_the_line_of_the_user_who_follows_a_run():
+    job = h.source("bids").window(ONE).agg(n=h.count()).to("out")
+    run = h.run(job, {"bids": [pl.DataFrame({"ts": [5, 1]})]}, engine="embedded")
+    with pytest.warns(LateRows) as warned:
+        list(run.follow())
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_dead_rows_are_told_by_stream_with_the_first_reason_and_once():
+    job = h.source("bids").union(h.source("asks")).window(ONE).agg(n=h.count()).to("out")
+    streams = {"bids": [pl.DataFrame({"ts": [5, None, None]})], "asks": [pl.DataFrame({"ts": [2**62, 5]})]}
+    run = h.run(job, streams, engine="embedded").wait()
+    with pytest.warns(h.DeadRows, match=r"2 of bids, first: .*; 1 of asks, first: .*rows\('dead'\)") as warned:
+        assert [run.results().count("dead") for _ in range(2)] == [3, 3]
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_filters_say_that_they_take_expressions():
+    with pytest.raises(
+        BadProgram, match=r"(?s)test_mistakes.py:\d+: filter takes.*'price > 1'.*pl\.col\(\"price\"\) > 1"
+    ):
+        bid_stream().filter("price > 1")
+
+
+@pytest.mark.parametrize(
+    "aggregate",
+    [
+        lambda rows: rows.agg(h.count()),
+        lambda rows: rows.per_partition(h.count()),
+        lambda rows: rows.group_by("auction").agg(h.count()),
+    ],
+)
+def test_measures_without_a_name_are_asked_for_one(aggregate):
+    with pytest.raises(BadProgram, match=r"(?s)test_mistakes.py:\d+: .*name it: agg\(n=h\.count\(\)\)"):
+        aggregate(bid_stream().window(ONE))
+
+
+def test_pandas_frames_are_asked_to_become_those_of_polars():
+    frame = pl.DataFrame({"ts": [1]}).to_pandas()
+    job = h.source("bids").window(ONE).agg(n=h.count()).to("out")
+    for passed in ([frame], [[frame]]):
+        with pytest.raises(h.HolonsError, match=r"(?s)pandas DataFrame.*pl\.from_pandas"):
+            h.run(job, {"bids": passed}, engine="embedded").wait()
+
+
 def test_results_say_that_they_need_windows_before_they_are_grouped():
     with pytest.raises(AttributeError, match=r"no 'group_by'; give them windows again: \.window"):
         counts().group_by("n")
@@ -322,6 +367,8 @@ def test_results_say_that_they_need_windows_before_they_are_grouped():
 def test_streams_and_groups_say_what_comes_first():
     with pytest.raises(AttributeError, match=r"no 'group_by'; give them windows first: \.window"):
         h.source("bids").group_by("auction")
+    with pytest.raises(AttributeError, match=r"no 'top_k'; give them windows first: \.window"):
+        h.source("bids").top_k(3, by="price")
     with pytest.raises(AttributeError, match=r"no 'nonsense'$"):
         _ = h.source("bids").nonsense
     with pytest.raises(AttributeError, match=r"no 'aggregate': say \.agg"):

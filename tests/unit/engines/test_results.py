@@ -140,12 +140,13 @@ def test_a_scan_reads_the_columns_and_rows_that_a_query_needs(many):
     assert (len(batches), sum(batch.num_rows for batch in batches)) == (100, 100_000)
 
 
-@pytest.mark.parametrize("table", ["rows", "to_polars", "to_arrow", "to_pandas"])
+@pytest.mark.parametrize("table", ["rows", "count", "scan", "schema", "reader", "to_polars", "to_arrow", "to_pandas"])
 def test_a_channel_that_is_not_there_is_named(table):
     with pytest.raises(BadInput, match="'lates'"):
         getattr(RESULTS, table)("lates")
     with pytest.raises(
-        BadInput, match=r"this job has several channels: a, b, late, dead\n  hint: .*results\.rows\(\"a\"\)"
+        BadInput,
+        match=rf"this job has several channels: a, b, process, late, dead\n  hint: .*results\.{table}\(\"a\"\)",
     ):
         getattr(h.Results.of({}, ("a", "b")), table)()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, TypeVar, cast
 
 import polars as pl
 import pyarrow as pa
@@ -163,7 +163,8 @@ class Stream(Dataset):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
-            windows = '; give them windows first: .window(h.Tumbling("1s"))' if hasattr(Windowed, name) else ""
+            named = hasattr(Windowed, name) or hasattr(Completed, name)
+            windows = '; give them windows first: .window(h.Tumbling("1s"))' if named else ""
             raise AttributeError(f"rows of a stream have no {name!r}{windows}")
 
 
@@ -175,13 +176,13 @@ class Windowed:
     spec: WindowSpec
     accumulate: bool = False
 
-    def agg(self, **measures: Measure) -> Completed:
+    def agg(self, *unnamed: Never, **measures: Measure) -> Completed:
         """Aggregates all partitions, one row for each window: `agg(n=h.count(), best=h.max("price"))`."""
-        return self._aggregate((), measures)
+        return self._aggregate((), unnamed, measures)
 
-    def per_partition(self, **measures: Measure) -> Completed:
+    def per_partition(self, *unnamed: Never, **measures: Measure) -> Completed:
         """Aggregates each partition's rows alone, one row for each window and partition."""
-        return self._aggregate((), measures, local=True)
+        return self._aggregate((), unnamed, measures, local=True)
 
     def group_by(self, *keys: str) -> Grouped:
         """Groups the rows by keys: integers, strings, booleans or times. Every node has all keys; nothing is shuffled."""
@@ -217,8 +218,12 @@ class Windowed:
             )
         return Completed(plan.Join(self.node, other.node, _on(on), how, self.spec.aligned, None))
 
-    def _aggregate(self, keys: tuple[str, ...], measures: dict[str, Measure], *, local: bool = False) -> Completed:
+    def _aggregate(
+        self, keys: tuple[str, ...], unnamed: tuple[object, ...], measures: dict[str, Measure], *, local: bool = False
+    ) -> Completed:
         line = line_of_user()
+        if unnamed:
+            raise BadProgram(f"{line}: a measure has no name, which its column needs", hint="name it: agg(n=h.count())")
         if not measures:
             raise BadProgram(f"{line}: agg names no measure", hint="agg(n=h.count())")
         for name, measure in measures.items():
@@ -245,9 +250,9 @@ class Grouped:
     windowed: Windowed
     keys: tuple[str, ...]
 
-    def agg(self, **measures: Measure) -> Completed:
+    def agg(self, *unnamed: Never, **measures: Measure) -> Completed:
         """Aggregates the rows of each key, one row for each window and key."""
-        return self.windowed._aggregate(self.keys, measures)
+        return self.windowed._aggregate(self.keys, unnamed, measures)
 
     def __repr__(self) -> str:
         return f"Grouped({self.windowed}, by {', '.join(self.keys)})"

@@ -87,6 +87,14 @@ class Filter(Step):
 
     conditions: tuple[pl.Expr, ...]
 
+    def __post_init__(self) -> None:
+        for condition in self.conditions:
+            if not isinstance(condition, pl.Expr):
+                raise BadProgram(
+                    f"{line_of_user()}: filter takes polars expressions, not {condition!r:.60}",
+                    hint='such as filter(pl.col("price") > 1)',
+                )
+
     def apply(self, batch: B) -> B:
         masks = [batch.frame.select(condition.alias("mask")).to_series() for condition in self.conditions]
         for condition, mask in zip(self.conditions, masks, strict=True):
