@@ -12,12 +12,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.simulation.test_at_least_once import check_at_least_once
+from tests.simulation.test_count_processes import counted_rows, sales
 from tests.simulation.test_memory_store import check_no_checkpoint_in_files, trimmed
+from tests.simulation.test_processes import runs_something
 from tests.workloads import Threads, load
 
 import holons as h
 from holons.clock import SystemClock
 from holons.engines.directory_site import DirectorySite
+from holons.engines.simulator.scenarios import CountedSales
 from holons.engines.spark.nodes import SparkNodes
 from holons.engines.spark.session import check_java, check_session, session, whole_executor
 from holons.errors import BadInput, JavaMissing
@@ -63,6 +66,25 @@ def test_a_python_worker_is_killed_and_the_others_take_over(workload):
         assert nodes.wait(600.0), "the survivors did not finish"
         assert not nodes.stopped()
     assert canonical(site.collected(job.name)) == expected
+
+
+@pytest.mark.slow  # the same on processes: tests/simulation/test_count_processes.py
+def test_a_worker_that_counts_is_killed_and_the_others_count_on(tmp_path):
+    job, site = h.job(CountedSales(), "sales", disorder="700ms"), DirectorySite(tmp_path)
+    rows = [sales(partition) for partition in range(3)]
+    site.load({"sales": rows})
+    with SparkNodes(site, SLOWLY, nodes=3) as nodes:
+        nodes.submit(job)
+        names = [nodes.start() for _ in range(3)]
+        until(lambda: set(names) <= set(nodes.watcher.pids()), "the nodes did not come up")
+        until(lambda: counted_rows(site, job), "no count window came out")
+        before = counted_rows(site, job)
+        os.kill(nodes.watcher.pids()[next(name for name in names if runs_something(site, name))], signal.SIGKILL)
+        assert nodes.wait(600.0), "the survivors did not finish"
+        assert not nodes.stopped()
+    assert counted_rows(site, job) > before, "it was killed when all was over"
+    expected = run_oracle(job, {"sales": [[frame, END] for frame in rows]}, rows_per_call=500)
+    assert canonical(site.collected(job.name)) == canonical(expected)
 
 
 def test_nodes_are_added_and_drained_while_a_job_runs(workload):
