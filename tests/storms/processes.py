@@ -104,11 +104,11 @@ class Pids:
     def wait_until_gone(self, limit_s: float) -> None:
         """Waits until all of them have ended, as nodes do without their driver; kills those that do not."""
         until = time.monotonic() + limit_s
-        for pid, held in self._held.items():
-            self.go_on([pid])
-            if not select.select([held], [], [], max(0.0, until - time.monotonic()))[0]:
+        self.go_on(list(self._held))
+        while self._held:
+            pid, held = self._held.popitem()
+            gone = select.select([held], [], [], max(0.0, until - time.monotonic()))[0]
+            if not gone:
                 signal.pidfd_send_signal(held, signal.SIGKILL)
-                os.close(held)
-                raise AssertionError(f"node {pid} outlives its driver")
             os.close(held)
-        self._held.clear()
+            assert gone, f"node {pid} outlives its driver"

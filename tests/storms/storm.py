@@ -244,7 +244,11 @@ class Storm:
 
     def _standing(self) -> int:
         """Returns the variant that runs, or that ran last."""
-        running = self.site.jobs().running(JOB)
+        try:
+            running = self.site.jobs().running(JOB)
+        except LogDamaged as damage:  # what was decided about jobs is damaged
+            self._remedy(f"{type(damage).__name__}: {damage}")
+            running = self.site.jobs().running(JOB)
         variants = {job(variant).digest: variant for variant in range(_RIVAL, self.numbers + 1)}
         return self.variant if running is None else variants[running.digest]
 
@@ -317,7 +321,7 @@ class Storm:
         for driver in self.drivers:
             driver.process.wait(_LIMIT_S)
         self.drivers.clear()
-        self.pids.wait_until_gone(30.0)
+        self.pids.wait_until_gone(90.0)
 
     def _stop_everything(self) -> None:
         self.disk.free()
