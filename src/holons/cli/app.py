@@ -382,7 +382,12 @@ def log_tail(
 def log_stat(
     stream: Stream,
     directory: LogDirectory = Path(),
-    time: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the event times.")] = "ts",
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column with the event times: ts, or the only one of times, if left out."
+        ),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Tell of each partition where it starts and ends, how many rows and marks it has, and over which times.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from rich import box
 from rich.console import Console
@@ -184,13 +185,14 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def stat(root: Path, name: str, time_column: str, json_file: Path | None) -> None:
-    """Each partition, or each writer, of a stream."""
+def stat(root: Path, name: str, time_column: str | None, json_file: Path | None) -> None:
+    """Each partition, or each writer, of a stream; over which times, if the column is named or can be told from its type."""
     place = find(root, name)
     description = place.describe()
     records = [_shared_stat(description, writer) for writer in description.extents] if description.shared else []
     if not description.shared:
         with place.folder.open(place.stream, description.partitions, _READER) as log:
+            time_column = time_column or _time_column(log)
             records = [_stat(log, partition, time_column) for partition in range(description.partitions)]
     if json_file is not None:
         with _lines(json_file) as file:
@@ -200,14 +202,28 @@ def stat(root: Path, name: str, time_column: str, json_file: Path | None) -> Non
     console = Terminal()
     console.print(f"{place.label}: {decimal(description.bytes_on_disk)} on disk", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD)
-    columns = (
-        ["writer", "start", "end"] if description.shared else [*_STAT, f"first {time_column}", f"last {time_column}"]
-    )
+    columns = ["writer", "start", "end"]
+    if not description.shared:
+        columns = [*_STAT, *(f"{end} {escape(visible(time_column or 'time'))}" for end in ("first", "last"))]
     for column in columns:
         table.add_column(column, justify="left" if column == "writer" else "right")
     for record in records:
         table.add_row(*(_cell(key, value) for key, value in record.items()))
     console.print(table)
+    if any(record.get("rows") and record["first"] is None for record in records):
+        named = f"has no times in {time_column!r}" if time_column else "has no column ts, and not one column of times"
+        console.print(Text(f"{place.label} {named}: say which column has them, --time COLUMN"), soft_wrap=True)
+
+
+def _time_column(log: ReadableLog) -> str | None:
+    """Returns the column that probably has the event times: `ts`, or the only one of instants; None if there is none."""
+    for partition in range(log.partitions):
+        for chunk in _chunks(log, partition, log.start(partition), log.end(partition)):
+            if chunk.rows is not None:
+                schema = chunk.rows.schema
+                instants = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+                return "ts" if "ts" in schema.names else instants[0] if len(instants) == 1 else None
+    return None
 
 
 _STAT = ("partition", "start", "end", "rows", "marks", "bytes")
@@ -225,7 +241,7 @@ def _shared_stat(description: StreamDescription, writer: int | str) -> dict[str,
     return {"writer": writer, "start": description.extents[writer].first, "end": description.extents[writer].end}
 
 
-def _stat(log: ReadableLog, partition: int, time_column: str) -> dict[str, Any]:
+def _stat(log: ReadableLog, partition: int, time_column: str | None) -> dict[str, Any]:
     start, end = log.start(partition), log.end(partition)
     rows = marks = size = 0
     first: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,20 @@ if TYPE_CHECKING:
     from holons.engines.spark.frames import SparkSession
 
 _LOOK_S = 0.1
+_SAME_AGAIN = {
+    "engine": "--engine",
+    "master": "--master",
+    "nodes": "--nodes",
+    "replicas": "--replicas",
+    "store": "--store",
+    "idle": "--idle",
+    "durability": "--durability",
+    "output": "--output",
+    "format": "--format",
+    "time": "--time",
+    "unit": "--unit",
+}
+"""The options with which a run goes on as it was, by their names in `RunOptions`."""
 _ROWS_SHOWN = 8
 
 
@@ -63,7 +78,7 @@ class RunOptions:
     unit: str = "hour"
     durability: str = "process"
     again: str = ""
-    """How to go on after a stop, if not by `holons run` with the same job."""
+    """The command that goes on after a stop, if it is not `holons run` with the same job; without the options above."""
 
 
 def main(options: RunOptions) -> list[dict[str, object]]:
@@ -267,7 +282,17 @@ def _folder_of(version: str) -> str:
 def _stopped(options: RunOptions) -> str:
     if options.directory is None:
         return "Stopped; nothing was kept, since there was no --log."
-    return f"Stopped. To go on: {options.again or f'holons run {options.job} --log {options.directory}'}"
+    return f"Stopped. To go on: {_again(options)}"
+
+
+def _again(options: RunOptions) -> str:
+    """Returns the command that goes on with a run: with its options that are not the defaults, but without its inputs."""
+    default = RunOptions(options.job)
+    command = options.again or shlex.join(["holons", "run", options.job, "--log", str(options.directory)])
+    for name, option in _SAME_AGAIN.items():
+        if (value := getattr(options, name)) != getattr(default, name):
+            command += f" {option} {shlex.quote(str(value))}"
+    return command
 
 
 def _last_rows(channel: str, log: ReadableLog, rows: int, width: int) -> Table:

@@ -149,6 +149,27 @@ def test_stat_tells_each_partition(site: Path, capsys: pytest.CaptureFixture[str
     assert "on disk" in capsys.readouterr().out
 
 
+def test_stat_takes_the_only_column_of_times_and_else_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    when = pa.array([1_000_000, 61_000_000], pa.timestamp("us", "UTC"))
+    with StreamFolder(tmp_path / "input").open("orders", 1, "producer#1") as log:
+        log.append(0, pa.record_batch({"when": when, "n": [1, 2]}))
+    with StreamFolder(tmp_path / "input").open("trips", 1, "producer#1") as log:
+        log.append(0, pa.record_batch({"begin": when, "finish": when, "mile": [7, 8]}))
+    assert run("log", "stat", "orders", "--log", str(tmp_path), "--json", "-") == 0
+    (record,) = records(capsys)
+    assert (record["first"], record["last"]) == ("1970-01-01T00:00:01+00:00", "1970-01-01T00:01:01+00:00")
+    for stream, arguments, said in [
+        ("orders", (), ""),
+        ("trips", (), "trips has no column ts, and not one column of times: say which"),
+        ("trips", ("--time", "begin"), ""),
+        ("trips", ("--time", "end"), "trips has no times in 'end': say which"),
+    ]:
+        assert run("log", "stat", stream, "--log", str(tmp_path), *arguments) == 0
+        printed = capsys.readouterr().out
+        assert said in printed
+        assert ("say which" in printed) == bool(said)
+
+
 def test_following_goes_on_with_what_comes(site: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     waits = []
 

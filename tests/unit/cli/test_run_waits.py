@@ -58,7 +58,7 @@ def test_where_there_is_no_terminal_lines_say_what_it_waits_for_and_the_last_one
         run.kill()
         run.wait()
     assert f"It was waiting for {SLOWEST}, for " in rest
-    assert "Stopped. To go on: holons run app.py:job --log site\n" in rest
+    assert "Stopped. To go on: holons run app.py:job --log site --engine embedded --nodes 1 --idle never\n" in rest
 
 
 def test_the_table_fits_80_columns_and_its_height_does_not_change_with_its_numbers():
