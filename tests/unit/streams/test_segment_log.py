@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.streams.log_kinds import flat, rows
 
-from holons.errors import InvariantBroken, LogDamaged, LogUnavailable
+from holons.errors import BadInput, InvariantBroken, LogDamaged, LogUnavailable
 from holons.streams import StreamFolder
 from holons.streams.segments import SegmentLog, SegmentSharedLog, files
 from holons.streams.segments.segment import Segment
@@ -571,3 +571,11 @@ def test_what_was_interrupted_while_it_was_published_is_not_overwritten(tmp_path
         assert log.append(0, rows(2)) == 2
         assert log._writer._open is not target
         assert flat(reader.read(0, 0, 9)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame({"ts": [1]}), pa.table({"ts": [1]})])
+def test_what_is_no_record_batch_is_refused_and_nothing_is_written(tmp_path, frame):
+    with StreamFolder(tmp_path).open("bids", 1, "producer#1") as log:
+        with pytest.raises(BadInput, match=r"(?s)takes an Arrow record batch, not a p.*to_batches"):
+            log.append(0, frame)
+        assert log.end(0) == 0

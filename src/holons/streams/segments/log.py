@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from holons.clock import Clock, SystemClock
 from holons.disk import Durability
-from holons.errors import InvariantBroken
+from holons.errors import BadInput, InvariantBroken
 from holons.streams.log import Chunk
 from holons.streams.segments.behind import Behind
 from holons.streams.segments.directory import StreamDirectory
@@ -80,6 +80,11 @@ class SegmentLog:
         return self._stream.partitions
 
     def append(self, partition: int, rows: pa.RecordBatch, *, live: bool = True) -> int:
+        if not isinstance(rows, pa.RecordBatch):
+            raise BadInput(
+                f"append takes an Arrow record batch, not a {type(rows).__module__.partition('.')[0]} {type(rows).__name__}",
+                hint="append each of df.to_arrow().to_batches(), or of an Arrow table each of table.to_batches()",
+            )
         end = self._end_to_write(partition)
         if rows.num_rows:
             appended = self._appended_now(partition)
