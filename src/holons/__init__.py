@@ -48,7 +48,7 @@ from holons.engines import (
     run,
 )
 from holons.engines.dataframes import FoldRun, fold, fold_plan
-from holons.errors import HolonsError, PromiseBroken
+from holons.errors import HolonsError, InputTrimmed, PromiseBroken
 from holons.node import Settings
 from holons.program import (
     WCRDT,
@@ -117,6 +117,7 @@ __all__ = [
     "HolonsError",
     "HyperLogLog",
     "Input",
+    "InputTrimmed",
     "Job",
     "Joined",
     "Keyed",

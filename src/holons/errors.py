@@ -183,6 +183,13 @@ class CheckpointLost(HolonsError, RuntimeError):
     """No stored record fits the logs any more, and the logs no longer reach back to the beginning."""
 
 
+# --- warnings ------------------------------------------------------------------------------------------------------
+
+
+class InputTrimmed(UserWarning):
+    """A job begins behind the first rows of an input, which are no longer kept, so its first windows may lack rows."""
+
+
 # --- promises that no longer hold: not caught by `except Exception`, nor by `except HolonsError` ---------------------
 
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import shlex
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from holons.engines.choosing import check_engine
 from holons.engines.collecting import output_logs
 from holons.engines.directory_site import DirectorySite
 from holons.engines.scratch import scratch
-from holons.errors import BadInput
+from holons.errors import BadInput, InputTrimmed
 from holons.names import encoded
 from holons.node import Settings, no_disk
 from holons.program import Job
@@ -107,17 +108,21 @@ def run_over(site: DirectorySite, job: Job, options: RunOptions, console: Consol
     settings = Settings(
         replicas=options.replicas, idle_s=_idle_s(options.idle), durability=cast(Durability, options.durability)
     )
-    handle = run(
-        job,
-        nodes=options.nodes,
-        engine=cast(EngineName, options.engine),  # `check` has looked at it
-        log=site.directory,
-        store=options.store,
-        upgrade=options.upgrade,
-        spark_session=_session(options),
-        settings=settings,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputTrimmed)  # it is printed instead
+        handle = run(
+            job,
+            nodes=options.nodes,
+            engine=cast(EngineName, options.engine),  # `check` has looked at it
+            log=site.directory,
+            store=options.store,
+            upgrade=options.upgrade,
+            spark_session=_session(options),
+            settings=settings,
+        )
     with handle:
+        if handle.trimmed_inputs:
+            console.print(f"warning: {handle.trimmed_inputs}", soft_wrap=True, markup=False, highlight=False)
         finished = _watch(handle, console)
     return _report(site, job, handle.version, options, finished=finished, console=console)
 

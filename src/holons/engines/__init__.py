@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,8 +25,8 @@ from holons.engines.inputs import PartitionRows, check_job, check_names, check_p
 from holons.engines.results import DeadRows, LateRows, Results
 from holons.engines.scratch import scratch
 from holons.engines.status import NodeStatus, PartitionStatus, Status, WaitingFor
-from holons.errors import BadInput
-from holons.node import Settings, Site, no_disk
+from holons.errors import BadInput, InputTrimmed
+from holons.node import Beginning, Settings, Site, no_disk
 from holons.program import Job
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def run(
     feeder = Feeder()
     with ExitStack() as begun:
         at_work: Nodes
+        beginnings: Sequence[Beginning] = ()
         site: Site
         if engine == "embedded" and log is None:
             from holons.engines.embedded.nodes import TurnNodes
@@ -91,11 +93,15 @@ def run(
             for stream, partitions in live.items():
                 site.create(stream, len(partitions))
             _feed(site, live, feeder, begun)
-            at_work = DriverNodes(driver, job, nodes, upgrade=upgrade)
+            at_work = driver_nodes = DriverNodes(driver, job, nodes, upgrade=upgrade)
+            beginnings = driver_nodes.beginnings
         if live:
             at_work = FedNodes(at_work, feeder)
         emitted = partial(emitted_by, site, job, at_work.version)
-        return Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None))
+        handle = Run(job, Work(job, at_work, emitted, begun.pop_all(), kept=log is not None), beginnings)
+    if handle.trimmed_inputs:
+        warnings.warn(handle.trimmed_inputs, InputTrimmed, stacklevel=2)
+    return handle
 
 
 def _feed(site: Site, streams: Streams, feeder: Feeder, ending: ExitStack) -> None:

@@ -33,7 +33,7 @@ from holons.engines.node_logs import (
 from holons.engines.orders import JobOrder, NodeOrder, Orders, OwnOrders, job_order, orders_stream
 from holons.engines.watching import Watcher
 from holons.errors import BadInput, JobFailed, LogUnavailable, NodesSilent, StoreUnavailable
-from holons.node import Decisions, Node, Settings, Site, Stopped, Submitted, cancel, submit
+from holons.node import Beginning, Decisions, Node, Settings, Site, Stopped, Submitted, cancel, late_beginnings, submit
 from holons.program import Collected, Job
 
 _IDLE_S, _IDLE_MAX_S, _IDLE_GROWTH = 0.0005, 0.005, 1.25
@@ -139,6 +139,11 @@ class Driver(ABC):
         self._orders.send(job_order(version, job))
         self._versions[version.id] = version
         return version
+
+    def late_beginnings(self, version: Submitted) -> list[Beginning]:
+        """Returns where a version begins behind what is kept of its inputs; nothing if another driver has begun it."""
+        self._decisions.read()
+        return late_beginnings(version, self._decisions.jobs) if version.writer == self._ports.control.writer else []
 
     def _store_waiter(self, job: Job) -> Callable[[StoreUnavailable], None]:
         """Returns what is to be done while a store does not answer: nodes may hold the records in their memory."""

@@ -11,7 +11,7 @@ import math
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
@@ -25,6 +25,7 @@ from holons.engines.results import DeadRows, LateRows, Results
 from holons.engines.status import State, Status
 from holons.engines.tracebacks import for_people
 from holons.errors import RowsTrimmed, StillRunning
+from holons.node import Beginning
 from holons.program import Job
 from holons.program.lines import stacklevel_of_user
 from holons.program.outputs import DEAD, LATE
@@ -64,6 +65,7 @@ class DriverNodes:
         self._driver = driver
         self._submitted = driver.submit(job, upgrade=upgrade)
         self.version = self._submitted.id
+        self.beginnings = driver.late_beginnings(self._submitted)
         for _ in range(nodes):
             driver.start()
 
@@ -191,6 +193,20 @@ def _end_all() -> None:
         work.stop()
 
 
+def _what_is_gone(beginnings: Sequence[Beginning]) -> str:
+    """Returns a sentence about the partitions that begin late; no text if there are none."""
+    if not beginnings:
+        return ""
+    first = ", ".join(
+        f"partition {at.partition} of {at.stream} begins at offset {at.offset:,}" for at in beginnings[:3]
+    )
+    more = f", and {len(beginnings) - 3:,} others begin late too" if len(beginnings) > 3 else ""
+    return (
+        f"{first}{more}: rows before are no longer kept, so the first windows may be partial; "
+        "h.source(..., whole=True) or h.Input(..., whole=True) refuses that"
+    )
+
+
 # --- the handle ------------------------------------------------------------------------------------------------------
 
 
@@ -200,8 +216,10 @@ class Run:
     `run.wait().results()` is everything; `run.progress` and `run.results()` can be looked at any time.
     """
 
-    def __init__(self, job: Job, work: Work) -> None:
+    def __init__(self, job: Job, work: Work, beginnings: Sequence[Beginning] = ()) -> None:
         self.job = job
+        self.trimmed_inputs = _what_is_gone(beginnings)
+        """Of which inputs the first rows are no longer kept, for people, if this run has begun the job; else nothing."""
         self._work = work
         self._warned: set[str] = set()
         weakref.finalize(self, work.unwanted)

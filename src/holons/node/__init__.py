@@ -71,7 +71,7 @@ preview is old, never wrong.
 `accumulate`, `Local`) is as if it had always run. It therefore needs the whole input.
 """
 
-from holons.node.jobs import Decisions, Jobs, cancel, read_jobs, submit
+from holons.node.jobs import Beginning, Decisions, Jobs, cancel, late_beginnings, read_jobs, submit
 from holons.node.messages import Heartbeat, Running, Stopped, Submitted, decode_heartbeat
 from holons.node.node import Node
 from holons.node.ports import Ports, partitions_of
@@ -81,6 +81,7 @@ from holons.node.settings import Settings
 from holons.node.site import NodeSite, Site, SiteWithFolders, no_disk, no_such_input, sync_stream
 
 __all__ = [
+    "Beginning",
     "Decisions",
     "Heartbeat",
     "Jobs",
@@ -96,6 +97,7 @@ __all__ = [
     "Submitted",
     "cancel",
     "decode_heartbeat",
+    "late_beginnings",
     "no_disk",
     "no_such_input",
     "partitions_of",

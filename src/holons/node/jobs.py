@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from holons.errors import BadInput, JobRunning, StoreUnavailable
 from holons.node.messages import Decision, Stopped, Submitted, Summary, Trimmed, decode_decision
@@ -218,6 +219,27 @@ def _begins(job: Job, ports: Ports, jobs: Jobs) -> tuple[Cut, ...]:
             )
         begins.append(Cut(begin=begin))
     return tuple(begins) if any(cut.begin for cut in begins) else ()
+
+
+class Beginning(NamedTuple):
+    """Where a job begins to read a partition of an input, if rows before that are no longer kept."""
+
+    stream: str
+    partition: int
+    offset: int
+
+
+def late_beginnings(version: Submitted, jobs: Jobs) -> list[Beginning]:
+    """Returns the partitions of which a version does not have the first rows, and whose results do not go on from an older
+    version, which had them.
+    """
+    older = jobs.versions.get(version.after)
+    places = [(stream, place) for stream, partitions in version.inputs for place in range(partitions)]
+    return [
+        Beginning(stream, place, begin)
+        for partition, (stream, place) in enumerate(places)
+        if (begin := version.cut(partition).begin) and (older is None or partition >= older.partitions)
+    ]
 
 
 def cancel(name: str, ports: Ports) -> Submitted:

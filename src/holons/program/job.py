@@ -35,8 +35,8 @@ class Input:
     such row would else make all honest ones late. "auto" is an hour for rows that are appended as they come into being,
     and no limit for history, which is loaded; None is no limit.
 
-    A job begins where its streams begin, which is later than 0 where a stream is not kept for ever. With `whole` it is
-    refused then.
+    A job begins where its streams begin, which is later than 0 where a stream is not kept for ever; that is a warning,
+    `InputTrimmed`. With `whole` it is refused then.
     """
 
     stream: str

@@ -39,6 +39,7 @@ def source(
     disorder: Duration = "0s",
     max_future: Duration | None = "auto",
     schema: Schema | None = None,
+    whole: bool = False,
 ) -> Stream:
     """Begins a pipeline with the rows of a stream: its time column, how far rows may be out of order, and its columns.
 
@@ -47,9 +48,12 @@ def source(
 
     With a schema (names and polars types; or an Arrow schema, or any table with these columns) a pipeline is checked when
     it is built, and times keep their types. Without one it is checked when rows come.
+
+    A job begins where its streams begin, which is later than 0 where a stream is not kept for ever; that is a warning,
+    `InputTrimmed`. With `whole` the job is refused then.
     """
     check_name("stream", stream, line=line_of_user())
-    return Stream(Source(stream, time, disorder, max_future, _schema(schema)))
+    return Stream(Source(stream, time, disorder, max_future, _schema(schema), whole))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -361,15 +365,15 @@ class Flow(Job):
 def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
     """Makes one job of all sinks."""
     sources: dict[str, Source] = {}
-    for node in plan.nodes(*(sink.node for sink in sinks)):
-        if isinstance(node, Source):
-            known = sources.setdefault(node.stream, node)
-            if known.clock != node.clock:
-                raise BadProgram(
-                    f"{node.line}: stream {node.stream!r} has another time column, disorder or max_future "
-                    f"than in {known.line}",
-                    hint="call h.source once, and use its result twice",
-                )
+    wanted = [node for node in plan.nodes(*(sink.node for sink in sinks)) if isinstance(node, Source)]
+    whole = {node.stream for node in wanted if node.whole}
+    for node in wanted:
+        if (known := sources.setdefault(node.stream, node)).clock != node.clock:
+            raise BadProgram(
+                f"{node.line}: stream {node.stream!r} has another time column, disorder or max_future "
+                f"than in {known.line}",
+                hint="call h.source once, and use its result twice",
+            )
     channels: dict[str, Sink] = {}
     for sink in sinks:
         first = channels.setdefault(sink.channel, sink)
@@ -380,8 +384,8 @@ def flow(sinks: Sequence[Sink], name: str = "") -> Flow:
             )
     program = Pipeline(sinks)
     inputs = tuple(
-        Input(source.stream, source.time, source.disorder, program.needs.streams[source.stream], source.max_future)
-        for source in sources.values()
+        Input(name, source.time, source.disorder, program.needs.streams[name], source.max_future, name in whole)
+        for name, source in sources.items()
     )
     return Flow(program, inputs, name or sinks[0].channel)
 

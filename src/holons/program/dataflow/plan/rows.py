@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from holons.program.dataflow.plan.node import Place, PlanNode, WindowSet
 from holons.program.dataflow.plan.rules import Rule, missing, no_time, row_rules, time_rule
 from holons.program.dataflow.steps import Step
+from holons.program.digest import LATER
 from holons.windows import Duration, micros
 from holons.windows.duration import duration_text
 
@@ -23,6 +24,7 @@ class Source(PlanNode):
     disorder: Duration
     max_future: Duration | None
     columns: pl.Schema | None
+    whole: bool = field(default=False, metadata={LATER: True})
 
     rules = (
         Rule(
@@ -64,7 +66,7 @@ class Source(PlanNode):
         disorder_us = micros(self.disorder, zero_allowed=True)
         disorder = f", disorder {duration_text(disorder_us)}" if disorder_us else ""
         max_future = "" if self.max_future == "auto" else f", max_future {self.max_future or 'none'}"
-        return f"source {self.stream} (time {self.time}{disorder}{max_future})"
+        return f"source {self.stream} (time {self.time}{disorder}{max_future}{', whole' if self.whole else ''})"
 
 
 @dataclass(frozen=True, eq=False)
