@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -35,7 +34,8 @@ from holons.disk import Durability
 from holons.engines.collecting import Outputs, emitted
 from holons.engines.inputs import PartitionRows, fill
 from holons.engines.rules import DirectoryRetention
-from holons.engines.tidying import Tidier, held
+from holons.engines.scratch import scratch
+from holons.engines.tidying import LOADING, Tidier, held
 from holons.errors import BadInput
 from holons.names import check_name, decoded, encoded
 from holons.node import Ports, Settings, SiteWithFolders, no_such_input
@@ -52,7 +52,6 @@ _PARTS: Final = (
     *("input", "output", "appended", "jobs", "shared", "journal", "store", "batches", "folds"),
     *("retention", "consumers", "held"),
 )
-_LOADING: Final = "loading-"
 _SMALL_STREAMS: Final = ("heartbeats", "logs", "grid")
 _SMALL_SEGMENT_BYTES: Final = 1 << 20
 _IF_DAMAGED: Final = {
@@ -129,7 +128,7 @@ class DirectorySite(SiteWithFolders):
         disk.make_folder(self.directory, durable=self._durability == "disk")
         names = {path.name for path in self.directory.iterdir()}
         mode = self.directory.stat().st_mode
-        if all(name in _PARTS or name.startswith(_LOADING) for name in names) and not mode & stat.S_ISVTX:
+        if all(name in _PARTS or name.startswith(LOADING) for name in names) and not mode & stat.S_ISVTX:
             _close(self.directory)
         elif mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise BadInput(
@@ -158,13 +157,13 @@ class DirectorySite(SiteWithFolders):
     def loading(self, stream: str, partitions: int) -> Iterator[StoredLog]:
         check_name("stream", stream)
         self.close_to_others()
-        with tempfile.TemporaryDirectory(prefix=_LOADING, dir=self.directory) as aside:
-            disk.restrict(Path(aside))
+        with scratch(self.directory, LOADING) as aside:
+            disk.restrict(aside)
             with StreamFolder(aside).open(stream, partitions, "loader") as log:
                 yield log
             durable = self._durability == "disk"
             disk.make_folder(self._inputs.path, durable=durable)
-            for filled in Path(aside).iterdir():
+            for filled in [path for path in aside.iterdir() if path.is_dir()]:
                 if durable:
                     disk.sync_all(filled)
                 filled.rename(self._inputs.path / filled.name)

@@ -1,4 +1,4 @@
-"""Temporary directories that do not outlive their process for long, however it ends.
+"""Directories that do not outlive their process for long, however it ends: temporary ones, and those of unfinished loads.
 
 Each holds a lock for as long as its process lives. If that is killed, the next one that wants a directory finds it
 without a lock, and removes it.
@@ -6,21 +6,24 @@ without a lock, and removes it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
-from holons.disk import try_lock
+from holons import disk
 
-_PREFIX = "holons-"
-_HELD = ".held"
+_PREFIX: Final = "holons-"
+HELD: Final = ".held"
+"""The file with the lock."""
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A directory for as long as it is needed.
+def scratch(within: Path | None = None, prefix: str = _PREFIX) -> Iterator[Path]:
+    """A directory for as long as it is needed, among the temporary ones unless it says where.
 
     >>> with scratch() as directory:
     ...     directory.is_dir()
@@ -28,23 +31,24 @@ def scratch() -> Iterator[Path]:
     >>> directory.exists()
     False
     """
-    sweep()
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    sweep(within, prefix)
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
     try:
-        with (directory / f"{_HELD}.new").open("w") as held:
-            try_lock(held)
-            Path(held.name).rename(directory / _HELD)  # who sees it sees it locked
+        new = directory / f"{HELD}.new"
+        with os.fdopen(disk.open_to_write(new), "wb") as held:
+            disk.try_lock(held)
+            new.rename(directory / HELD)  # who sees it sees it locked
             yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def sweep() -> list[Path]:
+def sweep(within: Path | None = None, prefix: str = _PREFIX) -> list[Path]:
     """Removes the directories of those who were killed; returns which."""
     removed = []
-    for held in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_HELD}"):
+    for held in (within or Path(tempfile.gettempdir())).glob(f"{prefix}*/{HELD}"):
         with suppress(OSError), held.open("r+") as file:
-            if try_lock(file):
+            if disk.try_lock(file):
                 shutil.rmtree(held.parent, ignore_errors=True)
                 removed.append(held.parent)
     return removed

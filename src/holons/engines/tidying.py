@@ -1,8 +1,8 @@
 """What drivers, nodes and versions of jobs leave behind in the directory of a site, and when it goes.
 
 What belongs to a version that has stopped is needed by nobody, but nodes learn of that a moment later: so it goes once that
-has been known for a minute. What belongs to one driver goes with its process, which holds a lock as long as it lives. All
-else goes when nothing has happened to it for a day.
+has been known for a minute. What belongs to one driver goes with its process, which holds a lock as long as it lives; so
+does what was being loaded. All else goes when nothing has happened to it for a day.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from typing import Final
 
 from holons import disk
 from holons.clock import Clock
+from holons.engines.scratch import HELD, sweep
 from holons.node import Jobs
 from holons.store import Store
 from holons.streams import StreamFolder
 
+LOADING: Final = "loading-"
+"""What the names of directories begin with in which streams are loaded, before they are whole."""
 _OF_DRIVERS: Final = ("orders", "producers")
 _OF_VERSIONS: Final = ("sync", "previews")
 _OF_THE_LIVING: Final = {"heartbeats": 600.0, "logs": 86_400.0}
@@ -118,9 +121,12 @@ class Tidier:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _remove_old(self) -> None:
-        """Removes what killed processes were loading."""
+        """Removes what killed processes were loading; where they held no lock, as of earlier versions, only after a day."""
+        sweep(self._directory, LOADING)
         now_s = self._clock.utc_us() / 1e6
-        for path in self._directory.glob("loading-*"):
+        for path in self._directory.glob(f"{LOADING}*"):
             with suppress(FileNotFoundError):
+                if (path / HELD).exists():
+                    continue
                 if now_s - max(file.stat().st_mtime for file in (path, *path.rglob("*"))) > _A_DAY_S:
                     shutil.rmtree(path, ignore_errors=True)

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
+import pyarrow as pa
+import pytest
 from tests.handles import Count
 from tests.unit.streams.test_trimmed_in_time import HandSet
 
 import holons as h
 from holons.engines.directory_site import DirectorySite
 from holons.node import cancel, submit
+from holons.windows import END
 
 JOB = h.job(Count(), "visits")
 KILLED = """
@@ -22,6 +25,16 @@ site = DirectorySite(sys.argv[1])
 site.hold("orders-dead").__enter__()
 site.shared("orders-dead", "driver-dead").append(b"an order")
 os._exit(9)
+"""
+
+
+KILLED_LOADER = """
+import os, sys
+import pyarrow as pa
+from holons.engines.directory_site import DirectorySite
+with DirectorySite(sys.argv[1]).loading("orders", 1) as log:
+    log.append(0, pa.record_batch({"ts": list(range(1_000))}))
+    os.kill(os.getpid(), 9)
 """
 
 
@@ -70,7 +83,36 @@ def test_what_a_version_shared_and_stored_goes_once_it_has_stopped(tmp_path):
     assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
 
 
-def test_what_was_being_loaded_by_a_process_that_died_goes_after_a_day(tmp_path):
+def a_run(site):
+    h.run(JOB, log=site.directory, nodes=1, engine="embedded").wait()
+
+
+def a_load(site):
+    with site.loading("more", 1) as log:
+        log.append(0, pa.record_batch({"ts": [1]}))
+
+
+@pytest.mark.parametrize("then", [a_run, a_load, lambda site: site.tidier()()], ids=["run", "load", "tidying"])
+def test_what_a_killed_process_was_loading_goes_at_once_and_what_lives_stays(tmp_path, then):
+    site = DirectorySite(tmp_path)
+    with site.loading("visits", 1) as log:
+        log.append(0, pa.record_batch({"ts": [1]}))
+        log.mark(0, END.ts)
+    with site.loading("orders", 1) as log:
+        log.append(0, pa.record_batch({"ts": [1]}))
+        (ours,) = tmp_path.glob("loading-*")
+        subprocess.run([sys.executable, "-c", KILLED_LOADER, str(tmp_path)], check=False)
+        (left,) = set(tmp_path.glob("loading-*")) - {ours}
+        assert sum(file.stat().st_size for file in left.rglob("*")) > 1_000, "rows are in it"
+        then(site)
+        assert list(tmp_path.glob("loading-*")) == [ours]
+    assert site.streams()["orders"] == 1
+    assert not list(tmp_path.glob("loading-*"))
+    assert {path.name for path in (tmp_path / "input").iterdir()} >= {"stream.orders", "stream.visits"}
+    assert not list((tmp_path / "input").glob(".*"))
+
+
+def test_what_an_earlier_version_was_loading_goes_after_a_day(tmp_path):
     site = DirectorySite(tmp_path)
     for name in ("loading-old", "loading-new"):
         (tmp_path / name).mkdir()
