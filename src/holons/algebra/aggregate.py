@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +35,9 @@ State: TypeAlias = "tuple[np.ndarray, ...]"
 
 _Column: TypeAlias = "tuple[np.dtype[Any], tuple[int, ...]]"
 """The type of a column of states, and the shape of what one group has in it."""
+_COLUMNS: Final[dict[int, tuple[Any, tuple[_Column, ...]]]] = {}
+"""By its identity, an aggregate, and what the columns of its states are."""
+_COLUMNS_MAX: Final = 256
 
 
 class Joined(NamedTuple, Generic[L]):
@@ -126,10 +128,15 @@ class Aggregate(ABC, Generic[V_co]):
         return type(self).__name__
 
 
-@lru_cache(maxsize=256)
 def _columns(aggregate: Aggregate[Any]) -> tuple[_Column, ...]:
-    """What the columns of an aggregate's states are."""
-    return tuple((column.dtype, column.shape[1:]) for column in aggregate.zero(1))
+    """What the columns of an aggregate's states are. They are kept by identity: what users define may have no hash."""
+    known = _COLUMNS.get(id(aggregate))
+    if known is None:
+        if len(_COLUMNS) >= _COLUMNS_MAX:
+            _COLUMNS.clear()
+        columns = tuple((column.dtype, column.shape[1:]) for column in aggregate.zero(1))
+        known = _COLUMNS[id(aggregate)] = aggregate, columns
+    return known[1]
 
 
 def _is_like(state: State, columns: tuple[_Column, ...]) -> bool:

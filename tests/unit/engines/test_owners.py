@@ -61,7 +61,7 @@ def test_whatever_the_umask_nobody_else_reads_a_site(tmp_path, umask):
         [sys.executable, "-c", EVERYTHING, str(tmp_path)], check=True, preexec_fn=lambda: with_umask(umask), timeout=120
     )
     made = {path.name for path in (tmp_path / "made" / "site").iterdir()}
-    assert made == {"input", "appended", "jobs", "shared", "journal", "store", "batches"}
+    assert made == {"input", "appended", "jobs", "shared", "journal", "store", "batches", "held"}
     for part in ("made", "elsewhere"):
         assert open_to_others(tmp_path / part) == []
 
