@@ -351,7 +351,7 @@ def test_files_that_are_not_there_or_not_readable_are_named(spark, tmp_path):
     with pytest.raises(BadInput, match="no files"):
         h.fold(JOB, tmp_path / "nothing*")
     (tmp_path / "bad.parquet").write_bytes(b"no")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="cannot read this file"):
         h.fold(JOB, Path(tmp_path))
 
 
