@@ -77,6 +77,8 @@ def flip(path: Path, at: int) -> None:
 
 @pytest.mark.parametrize("file", ["data.messages", pytest.param("index", marks=pytest.mark.slow)])
 def test_what_a_dead_driver_ordered_never_matters(site, file):
+    with site.shared("orders-0123456789", "driver-0123456789") as orders:
+        orders.append(b"what a driver that was killed has left" * 3)
     for path in files_of(site, "orders", file):
         flip(path, 40)
     assert_right(run(site, "second"))
