@@ -121,7 +121,7 @@ def nodes_go_on_with_a_job_that_was_cancelled(patch):
 
 @bug(144, lambda drawn: drawn.kept_s)
 def rows_are_dropped_by_their_age_alone(patch):
-    patch.setattr(retention, "_readers", lambda known, stream: [])
+    patch.setattr(jobs.Jobs, "readers", lambda self, stream: [])
 
 
 @bug(49, lambda drawn: drawn.others.consumed)

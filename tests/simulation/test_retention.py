@@ -11,7 +11,7 @@ from holons.engines.simulator import Outcome, Simulation, Stage
 from holons.engines.simulator.faults import FIRST_KINDS, Kind
 from holons.errors import PromiseBroken
 from holons.examples import example
-from holons.node import Ports, Settings, recovery, retain, retention, submit
+from holons.node import Jobs, Ports, Settings, recovery, retain, retention, submit
 
 SETTINGS = Settings(
     rows_max=3, residence_s=1.0, snapshot_deltas=4, poison_deaths=100, checkpoint_s=0.2, idle_s=None, replicas=2
@@ -93,7 +93,7 @@ def who_has_no_record_yet_needs_nothing(patch):
 
 
 def jobs_that_do_not_run_now_are_forgotten(patch):
-    patch.setattr(retention, "_readers", lambda jobs, stream: [])
+    patch.setattr(Jobs, "readers", lambda self, stream: [])
 
 
 def a_gap_is_read_over(patch):
