@@ -31,6 +31,7 @@ CALM = Settings(
     stagger_s=5.0,
     residence_s=100.0,
     checkpoint_s=10.0,
+    idle_s=None,
     rows_max=5,
 )
 """For hours of virtual time, ticked every five seconds."""
