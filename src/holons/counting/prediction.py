@@ -55,7 +55,7 @@ class CutTimes:
 
     >>> times = CutTimes().saw(100, 1_000).saw(200, 2_000).saw(300, 3_020)
     >>> times.ready, [round(time) for time in times.around(400)]
-    (True, [4000, 4060])
+    (True, [3990, 4070])
     """
 
     rank: int = 0
