@@ -149,9 +149,9 @@ class InProcess:
             self._deliver()
 
     def _deliver(self) -> None:
-        """Delivers what is under way; then all who were given something work, and so on."""
+        """Delivers what is under way; then all who received something work, and so on."""
         while self._under_way:
-            given: dict[int, Local] = {}
+            receivers: dict[int, Local] = {}
             while self._under_way:
                 to, message = self._under_way.popleft()
                 self._count(to, message)
@@ -160,16 +160,16 @@ class InProcess:
                     self.root.receive(message)
                 else:
                     self.locals[to].receive(message)
-                    given[to] = self.locals[to]
+                    receivers[to] = self.locals[to]
                 if isinstance(message, Samples) and self._views:
                     for node in range(len(self._views)):
                         if node != message.partition % len(self._views):
                             self.locals[node].receive(message)
-                    given = dict(enumerate(self.locals))
+                    receivers = dict(enumerate(self.locals))
                 self.seconds += time.process_time() - start
             self._gaps |= {view.found_to for view in self._views if view.gap is not None}
             start = time.process_time()
-            for local in given.values():
+            for local in receivers.values():
                 local.work(caught_up=False)
             self.seconds += time.process_time() - start
 

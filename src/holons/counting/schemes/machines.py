@@ -7,6 +7,7 @@ be repeated and reordered.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -76,7 +77,7 @@ class Local(Protocol):
 
 
 @dataclass(frozen=True)
-class Scheme:
+class Scheme(ABC):
     """A way of cutting the rows of all partitions into panes by count."""
 
     window: CountWindow
@@ -85,13 +86,13 @@ class Scheme:
     decomposable: bool = True
     """Whether partial results are worth sending. A median's are as large as its rows: then Deco's schemes send the rows."""
 
+    @abstractmethod
     def local(self, partition: int, transport: Transport) -> Local:
         """Builds the machine of one partition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def root(self, transport: Transport) -> Root:
         """Builds the machine that puts panes together."""
-        raise NotImplementedError
 
 
 class LedgerLocal:

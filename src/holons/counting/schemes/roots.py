@@ -6,6 +6,7 @@ reading in another order it may want rows that nobody wanted before, and that ar
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ from holons.counting.schemes.messages import Ask, Bracket, Cut, Message, Poll, P
 from holons.counting.schemes.requests import unpredicted
 
 
-class DecidingRoot:
+class DecidingRoot(ABC):
     """Finds the cuts from what locals send, and asks for what is missing. Each scheme asks in its own way."""
 
     windows_before_predicting = 2
@@ -57,9 +58,9 @@ class DecidingRoot:
         elif isinstance(message, Cut) and message.cut > len(self.results):
             self._published[message.cut] = message
 
+    @abstractmethod
     def ask(self, decision: Decision) -> None:
         """Asks for what is missing, if something is."""
-        raise NotImplementedError
 
     def once(self, to: int, request: Ask | Bracket | Poll | Split) -> None:
         """Sends a request, unless that has been done for this cut."""
